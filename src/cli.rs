@@ -96,8 +96,10 @@ impl Cli {
         Self::try_parse().unwrap_or_else(|error| {
             let is_question =
                 |word: &clap::error::ContextValue| word.to_string().contains(char::is_whitespace);
-            let unknown = error.get(clap::error::ContextKind::InvalidSubcommand);
-            if unknown.is_some_and(is_question) {
+            // A missing subcommand has this context too: the command that lacks it, such as `talaria token`.
+            let is_unknown = error.kind() == clap::error::ErrorKind::InvalidSubcommand;
+            let word = error.get(clap::error::ContextKind::InvalidSubcommand);
+            if is_unknown && word.is_some_and(is_question) {
                 complain(
                     "no command is called like this",
                     Some("to ask something, pipe it in: echo '…' | talaria"),

@@ -24,7 +24,8 @@ use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::ids::{SessionId, TurnId, idempotency_key};
 use crate::post_commit::PostCommit;
 use crate::rules::{AccountRules, AgentRules, SessionKey};
-use crate::store::{OpenTurn, Result, SessionRow, TurnRow, TurnState, Tx};
+use crate::store::{OpenTurn, Result, RoomTurn, SessionRow, TurnRow, TurnState, Tx};
+use crate::turn_source::{RoomQuestion, TurnSource};
 use crate::util::one_line;
 use after_commit::{AfterCommit, RestartPolicy};
 pub use after_commit::{COMMAND_DEADLINE, COMMANDS_AT_ONCE, COMMANDS_WAITING, CommandRunner};
@@ -213,7 +214,7 @@ fn undo(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     match tx.last_turn_of_people(&call.session.id)? {
         None => say(TextKey::NothingToUndo),
         Some(last) => {
-            tx.take_back(&last)?;
+            tx.take_back(&last.row)?;
             say(TextKey::Undone)
         }
     }
@@ -230,13 +231,15 @@ fn retry(call: &CommandCall<'_>) -> Result<CommandOutcome> {
         None => say(TextKey::NothingToRetry),
         // Decided before anything is taken back: the answer there is would be lost for none.
         Some(last) if !may_be_asked_again(context, &last)? => say(TextKey::RetryGone),
-        Some(TurnRow { agent: Some(agent), .. }) if agents::refusal(context, &agent).is_some() => {
+        Some(RoomTurn { row: TurnRow { agent: Some(agent), .. }, .. })
+            if agents::refusal(context, &agent).is_some() =>
+        {
             Ok((Vec::new(), agents::refusal(context, &agent)))
         }
         Some(last) => {
             // An agent that may not forget the first try is asked the same once more, in the same session.
             if context.agent.rewind == RewindSupport::Possible {
-                tx.take_back(&last)?;
+                tx.take_back(&last.row)?;
             }
             tx.use_session(&call.session.id)?;
             let turn = again(last, &context.event.id, context.event);
@@ -270,9 +273,9 @@ fn say(phrase: impl Into<LocalizedText>) -> Result<CommandOutcome> {
 
 /// Whether the words of a turn may be asked once more: whoever wrote them must still be one who may ask. Words of
 /// somebody who is gone are not sent anywhere again.
-fn may_be_asked_again(context: &CommandContext<'_>, last: &TurnRow) -> Result<bool> {
+fn may_be_asked_again(context: &CommandContext<'_>, last: &RoomTurn) -> Result<bool> {
     let RoomEvent { place, room, author, .. } = context.event;
-    let speaker = UserId::new(last.spoken_by().id);
+    let speaker = UserId::new(last.question.spoken_by().id);
     if speaker == author.id {
         return Ok(true);
     }
@@ -286,24 +289,29 @@ fn may_be_asked_again(context: &CommandContext<'_>, last: &TurnRow) -> Result<bo
 
 /// The same question as another attempt: another turn, with another key, that answers the message `to` of whoever
 /// sent `event`. It is theirs: they are answerable for it, and it ends when they may no longer ask.
-pub fn again(last: TurnRow, to: &EventId, event: &RoomEvent) -> TurnRow {
-    let attempt = last.attempt + 1;
-    let (account, room) = (&last.account, &last.place.room);
+pub fn again(last: RoomTurn, to: &EventId, event: &RoomEvent) -> TurnRow {
+    let RoomTurn { row, question } = last;
+    let attempt = question.attempt + 1;
+    let (account, room) = (&question.account, &question.place.room);
     let EventAuthor { id: author, name, .. } = &event.author;
-    TurnRow {
+    let question = RoomQuestion {
         author: author.as_str().to_owned(),
         author_name: name.clone(),
-        speaker: Some(last.spoken_by()).filter(|speaker| speaker.id != author.as_str()),
+        speaker: Some(question.spoken_by()).filter(|speaker| speaker.id != author.as_str()),
         room_name: event.room.name.clone(),
         direct: event.room.direct,
-        id: TurnId::new(account, room, to, attempt),
-        key: idempotency_key(account, room, to, attempt),
         event: to.clone(),
         attempt,
+        ..(*question).clone()
+    };
+    TurnRow {
+        id: TurnId::new(account, room, to, attempt),
+        key: idempotency_key(account, room, to, attempt),
+        source: TurnSource::Room(question.into()),
         state: TurnState::Queued,
         stop: false,
         prepared: None,
-        ..last
+        ..row
     }
 }
 

@@ -13,11 +13,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::agent::{Step, TurnEvent};
 use crate::delivery::{DeliveryAccount, LiveMessage, TextCheckpoint, now};
 use crate::i18n::TextKey;
+use crate::ids::TurnId;
 use crate::pace::{NextRequest, UnshownText};
 use crate::poll_when_woken::poll_when_woken;
 use crate::reply::{Reply, ShowStyle};
-use crate::store::{self, TurnRow};
+use crate::store;
 use crate::turn_log::{LogPosition, TurnLog};
+use crate::turn_source::RoomQuestion;
 use crate::util::one_line;
 use crate::util::this_process;
 
@@ -33,16 +35,17 @@ const NEVER: Duration = Duration::from_secs(5);
 /// Shows a turn until its log ends. `already_shown` is the text that an earlier process checkpointed.
 pub async fn show(
     account: Arc<DeliveryAccount>,
-    turn: Arc<TurnRow>,
+    turn: TurnId,
+    question: Arc<RoomQuestion>,
     log: Arc<TurnLog>,
     already_shown: String,
 ) {
-    let mut conversation = Conversation::new(&account, &turn, &log, already_shown);
+    let mut conversation = Conversation::new(&account, &turn, &question, &log, already_shown);
     if let Err(error) = conversation.run().await {
         // The turn itself meets the same error and reports it; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
     }
-    account.signal(&turn.place, Signal::Typing(false));
+    account.signal(&question.place, Signal::Typing(false));
 }
 
 /// Gives a step without a printable title a generic name, so that the room can show it.
@@ -63,7 +66,8 @@ async fn released(live_message: &mut Option<LiveMessage>) -> store::Result<()> {
 
 struct Conversation<'a> {
     account: &'a Arc<DeliveryAccount>,
-    turn: &'a Arc<TurnRow>,
+    turn: &'a TurnId,
+    question: &'a Arc<RoomQuestion>,
     log: &'a TurnLog,
     position: LogPosition,
     reply: Reply,
@@ -94,7 +98,8 @@ struct SeparateNotices {
 impl<'a> Conversation<'a> {
     fn new(
         account: &'a Arc<DeliveryAccount>,
-        turn: &'a Arc<TurnRow>,
+        turn: &'a TurnId,
+        question: &'a Arc<RoomQuestion>,
         log: &'a TurnLog,
         already_shown: String,
     ) -> Self {
@@ -105,6 +110,7 @@ impl<'a> Conversation<'a> {
         Self {
             account,
             turn,
+            question,
             log,
             position: LogPosition::default(),
             kept: already_shown.len(),
@@ -121,7 +127,7 @@ impl<'a> Conversation<'a> {
 
     async fn run(&mut self) -> store::Result<()> {
         // Every future except the wait for text is boxed: a thousand streams wait, and few of them do anything else.
-        let mut live_message = Box::pin(LiveMessage::open(self.account, self.turn)).await?;
+        let mut live_message = Box::pin(LiveMessage::open(self.account, self.turn, self.question)).await?;
         let mut typing = tokio::time::interval(TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let log = self.log;
@@ -163,7 +169,7 @@ impl<'a> Conversation<'a> {
                         Box::pin(self.keep()).await?;
                     }
                 }
-                _ = typing.tick() => self.account.signal(&self.turn.place, Signal::Typing(true)),
+                _ = typing.tick() => self.account.signal(&self.question.place, Signal::Typing(true)),
             }
         }
         if self.log.is_suspended() {
@@ -230,8 +236,8 @@ impl<'a> Conversation<'a> {
     fn say(&mut self) {
         let Some(words) = self.said.waiting.take().filter(|words| *words != self.said.last) else { return };
         self.said.count += 1;
-        let key = self.turn.id.send_key(format_args!("w{}.{}", self.said.count, this_process()));
-        self.account.say(&self.turn.place, key, words.clone());
+        let key = self.turn.send_key(format_args!("w{}.{}", self.said.count, this_process()));
+        self.account.say(&self.question.place, key, words.clone());
         self.said.last = words;
     }
 

@@ -55,5 +55,6 @@ pub mod supervise;
 pub mod testing;
 pub mod token;
 pub mod turn_log;
+pub mod turn_source;
 pub mod turns;
 pub mod util;

@@ -62,6 +62,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 mod tests {
     use std::collections::HashSet;
 
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -70,6 +72,16 @@ mod tests {
         for name in names() {
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase()), "{name}");
             assert!(seen.insert(name), "{name} is there twice");
+        }
+    }
+
+    #[test]
+    fn a_command_has_the_name_of_its_kind_and_hides_no_other() {
+        let kinds = KINDS.iter().filter(|kind| kind.command().is_some()).map(|kind| kind.name());
+        let commands = crate::cli::Cli::command();
+        for kind in kinds {
+            let same = commands.get_subcommands().filter(|command| command.get_name() == kind);
+            assert_eq!(same.count(), 1, "{kind}");
         }
     }
 

@@ -69,7 +69,8 @@ pub use runs::{AskRecord, RunRecord};
 pub use session_agents::{AgentSession, DueEnd};
 pub use sessions::{ListedSession, SessionRow};
 pub use tokens::{AppInfo, TokenRecord};
-pub use turns::{FinishedTurn, OpenTurn, PersonInfo, TurnRow, TurnState};
+pub(in crate::store) use turns::stored_question;
+pub use turns::{FinishedTurn, OpenTurn, RoomTurn, TurnRow, TurnState, actor};
 pub use usage::UsageTotals;
 pub use write_health::WriteFailure;
 

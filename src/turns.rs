@@ -1,7 +1,7 @@
 //! The one engine that runs turns: the only caller of an agent.
 //!
-//! Each session has a line. A turn takes its place in it the moment it is committed, in the order of
-//! the store; one runs at a time. What a turn comes to is committed before anybody sees it.
+//! Each session has a queue, in the order of the store, and runs one turn at a time. The end of a turn is committed
+//! before anybody sees it. Where a turn came from makes a difference only in `source`.
 //!
 //! We promise at most one execution, exactly one final message and at least a visible notice: a turn
 //! that may have started is repeated only with the same stored bytes and key, and only where the
@@ -10,10 +10,8 @@
 mod agent_failures;
 mod agent_probe;
 mod answer_files;
-mod app_request;
 mod asks;
 mod attempt;
-mod authorization;
 mod checkpoint;
 mod fallback_notices;
 mod finish;
@@ -27,6 +25,7 @@ mod retry_policy;
 mod run;
 mod session_ends;
 mod sink;
+mod source;
 mod upstream_reports;
 
 use std::collections::{HashMap, VecDeque};
@@ -36,7 +35,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
-use talaria_platform::{PlaceLifetime, spawn_task};
+use talaria_platform::spawn_task;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,30 +49,29 @@ use crate::agent::{
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, AskId, SessionId, TurnId};
-use crate::metrics::{Metrics, SurfaceMetrics};
+use crate::metrics::Metrics;
 use crate::reply::TurnOutcome;
 use crate::rules::{LiveRules, SessionKey};
 use crate::store::{self, FinishedTurn, Store, StoreError, TurnRow, TurnState};
 use agent_failures::AgentFailures;
 use agent_probe::AgentProbes;
 pub use agent_probe::{AgentCheck, AgentHealth, CheckedAgent};
-pub use app_request::{AppRequest, WhenAway, WhenUnread};
 use asks::Asks;
 pub use asks::{AnswerResult, PER_TURN, RESTART, choice};
-pub(crate) use authorization::{may_talk_to, permitted};
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 use input_slot::InputSlot;
 use readers::TurnLogs;
 pub use readers::{TooLate, TurnWatch};
 use run::{PriorProgress, TurnPermission};
+pub(crate) use source::{may_talk_to, permitted};
 
-/// How soon a turn is tried again that the store did not take.
+/// Pause before a turn is tried again that failed because of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the agent may take to say what it can do. Whatever else the platform brings waits for it.
+/// How long the agent may take to report what it can do. The platform's next events wait for that.
 const ABILITIES: Duration = Duration::from_secs(3);
 
-/// How long the agent is not asked that again after it did not say it.
+/// Pause before an agent that did not report what it can do is asked again.
 const ABILITIES_PAUSE: Duration = Duration::from_secs(30);
 
 /// The engine. One per process, behind an `Arc`.
@@ -84,52 +82,52 @@ pub struct Turns {
     settings: TurnSettings,
     live: Arc<LiveRules>,
     lines: Mutex<HashMap<SessionId, SessionQueue>>,
-    /// Told whenever a line ends, for [`Turns::idle`].
+    /// Notified when a session has nothing more to do, for [`Turns::idle`].
     ended: Notify,
-    /// Fired once, when the process is about to end.
+    /// Cancelled when the process is about to end.
     draining: CancellationToken,
-    /// One task per session that has something to do, and one per question that waits for its answer.
+    /// One task per session that has something to do, and one per open ask.
     tasks: TaskTracker,
-    /// What agents ask people.
+    /// Open asks of agents.
     asks: Arc<Asks>,
-    /// What is known of the failures of each agent.
+    /// The latest failures of each agent.
     trouble: Mutex<HashMap<AgentName, AgentFailures>>,
     /// Whether each agent would answer now.
     probes: AgentProbes,
-    /// When the agent last did not say what it can do.
+    /// Time when an agent last failed to report what it can do.
     abilities_unanswered: Mutex<Option<Instant>>,
-    /// What happens in the turns of this process, for whoever reads.
+    /// Logs of the turns of this process, for their readers.
     logs: Arc<TurnLogs>,
     /// Counts turns, tries and readers.
     metrics: Arc<Metrics>,
-    /// Bounds what is held of questions, here and where programs ask them.
+    /// Memory budget for prompts, here and in the HTTP server.
     input_budget: Arc<InputBudget>,
     /// Held while agents are told that sessions are over.
     telling_ends: tokio::sync::Mutex<()>,
     /// A session is over and its agents were not told, because a turn of it still runs.
     ends_wait: AtomicBool,
-    /// Has one long answer at a time stored, or read from the store: that takes several times what it has.
+    /// Lets one long answer at a time be stored or read: that takes several times its size in memory.
     long_ends: Semaphore,
 }
 
-/// What an operator may set about turns.
+/// The operator's settings for turns.
 #[derive(Clone, Debug)]
 pub struct TurnSettings {
-    /// What the operator says in the system message of every turn; empty for nothing.
+    /// The operator's text for the system message of every turn; may be empty.
     pub context: String,
-    /// Whether the agent is told there where it is and with whom.
+    /// Whether the system message names the room and the person.
     pub names: bool,
-    /// Whether it is given files that are neither text nor pictures.
+    /// Whether the agent gets files that are neither text nor pictures.
     pub files: bool,
-    /// The most messages of history that are forwarded.
+    /// Most messages of history that are forwarded.
     pub history_messages: usize,
-    /// The most bytes of history that are forwarded.
+    /// Most bytes of history that are forwarded.
     pub history_bytes: usize,
     /// How long a turn is tried again while it is proven that nothing ran, or that it cannot run twice.
     pub retry_for: Duration,
-    /// The same for prompts that end with this process, such as those that a script pipes in.
+    /// Like `retry_for`, for prompts that end with this process, such as those that a script pipes in.
     pub retry_scripts_for: Duration,
-    /// The most that one turn's events may take.
+    /// Most bytes of one turn's events.
     pub turn_bytes: usize,
     /// How long an agent may take to end after it was asked to.
     pub stop_grace: Duration,
@@ -137,20 +135,20 @@ pub struct TurnSettings {
     pub ask_for: Duration,
 }
 
-/// What one session has to do.
+/// The turns of one session.
 #[derive(Default)]
 struct SessionQueue {
     waiting: VecDeque<TurnId>,
-    /// Set for as long as the session's task works on a turn.
+    /// The turn that the session's task works on.
     running: Option<RunningTurn>,
 }
 
 #[derive(Clone)]
 struct RunningTurn {
     id: TurnId,
-    /// Fired when a person asks to stop the turn.
+    /// Cancelled when somebody asks to stop the turn.
     stop: CancellationToken,
-    /// What is counted of its question, until the agent has it.
+    /// Charge for the input in memory, until the agent has taken it.
     input: InputSlot,
     /// The agent that answers it, once it runs: a reload does not change it under way.
     agent: Arc<OnceLock<NamedAgent>>,
@@ -201,17 +199,18 @@ impl Turns {
         })
     }
 
-    /// Takes up every turn that an earlier process left open, and denies every question it left. Called once,
-    /// before platforms read.
+    /// Resumes every turn that an earlier process left open, and denies every ask that it left. Called once, before
+    /// platforms read. Returns the number of turns.
     pub async fn recover(self: &Arc<Self>) -> store::Result<usize> {
         self.asks.deny_left().await?;
-        // Before anything runs: what nobody can ask for again must not begin.
-        let programs = self.store.write(|tx| {
-            let programs = tx.open_turns_of_programs()?;
-            programs.iter().filter(|row| row.is_ephemeral()).try_for_each(|row| tx.ask_to_stop(&row.id))?;
-            Ok(programs)
+        // Before anything runs: a turn that nobody can find again must not begin.
+        let of_apps = self.store.write(|tx| {
+            let open = tx.open_app_turns()?;
+            let ephemeral = open.iter().filter(|row| source::is_ephemeral(&row.source));
+            ephemeral.into_iter().try_for_each(|row| tx.ask_to_stop(&row.id))?;
+            Ok(open)
         });
-        for row in programs.await? {
+        for row in of_apps.await? {
             self.taken_up(&row);
         }
         let open = self.store.read(|tx| tx.all_open_turns()).await?;
@@ -223,7 +222,7 @@ impl Turns {
         Ok(count)
     }
 
-    /// Runs a committed turn when its session has come to it.
+    /// Puts a committed turn into the queue of its session.
     pub fn enqueue(self: &Arc<Self>, session: &SessionId, turn: TurnId) {
         let mut lines = self.lines();
         if let Some(line) = lines.get_mut(session) {
@@ -236,8 +235,8 @@ impl Turns {
         self.tasks.spawn(async move { turns.work(session).await });
     }
 
-    /// Asks one turn to end, if it is the one that runs. The store knows already, so one that waits ends by
-    /// itself when its time comes.
+    /// Asks one turn to end, if it is running. The caller has stored the stop, so that a waiting turn ends when its time
+    /// comes.
     pub fn stop_turn(&self, session: &SessionId, turn: &TurnId) {
         let lines = self.lines();
         let running = lines.get(session).and_then(|line| line.running.as_ref());
@@ -246,23 +245,23 @@ impl Turns {
         }
     }
 
-    /// Somebody answered what an agent asked. The store knows already how.
+    /// Wakes the agent that waits for this ask. The caller has stored the answer.
     pub fn answered(&self, ask: &AskId) {
         self.asks.answered(ask);
     }
 
-    /// What the default agent says of itself.
+    /// The default agent's description.
     pub fn agent(&self) -> AgentInfo {
         self.agents().default_agent().about()
     }
 
-    /// What an agent says of itself; the default one if nobody has this name.
+    /// The description of an agent; of the default one if no agent has this name.
     pub fn about(&self, agent: &AgentName) -> AgentInfo {
         self.agents().named_or_default(Some(agent)).agent.about()
     }
 
-    /// Has every agent find out what it cannot tell of itself yet. Takes a moment at most, and no time at all if that is
-    /// known or if an agent did not say it a short while ago.
+    /// Lets every agent find out whether it can rewind. Returns at once if that is known, or if an agent failed to find
+    /// out a short while ago; otherwise within `ABILITIES`.
     pub async fn learn_abilities(&self) {
         let agents = self.agents();
         let silent = || {
@@ -332,13 +331,7 @@ impl Turns {
         row.prepared.clone().filter(|prepared| self.agent_taking(row, &prepared.agent).is_some())
     }
 
-    /// How long the place of a turn lasts. A program comes back to its own over any connection.
-    fn lasts(&self, row: &TurnRow) -> PlaceLifetime {
-        let account = self.delivery.account(&row.account).filter(|_| row.app_request.is_none());
-        account.map_or(PlaceLifetime::Always, |account| account.platform().lasts(&row.place))
-    }
-
-    /// How often in a row an agent failed of late and why the last time, if it is known to fail and was not away.
+    /// Number of an agent's latest failures in a row and the last error, if it is known to fail and was not away.
     fn failing(&self, agent: &AgentName) -> Option<(usize, LocalizedText)> {
         let trouble = self.trouble();
         trouble.get(agent).filter(|failures| !failures.was_away())?.known(Instant::now())
@@ -346,8 +339,8 @@ impl Turns {
 
     /// Records how one try of a turn ended.
     fn learn_from(&self, row: &TurnRow, end: &Result<TurnEnd, AgentError>) {
-        let asker = (row.account.clone(), row.place.room.clone());
-        self.trouble().entry(self.agent_name_of(row)).or_default().learn(end, &asker, Instant::now());
+        let (agent, asker) = (self.agent_name_of(row), row.source.asker());
+        self.trouble().entry(agent).or_default().learn(end, &asker, Instant::now());
     }
 
     /// What bounds the questions in memory, over all callers.
@@ -355,14 +348,9 @@ impl Turns {
         &self.input_budget
     }
 
-    /// Where everything is counted.
+    /// All counters.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
-    }
-
-    /// Where the turns of such a place are counted.
-    fn surface(&self, row: &TurnRow) -> &SurfaceMetrics {
-        if row.app_request.is_some() { &self.metrics.http } else { &self.metrics.rooms }
     }
 
     /// The accounts that turns are shown on.
@@ -393,7 +381,7 @@ impl Turns {
         self.lines_are(|lines| !lines.contains_key(session)).await;
     }
 
-    /// Waits until this is so. Lines that begin tell nobody.
+    /// Waits until the queues satisfy a condition. Only the end of a queue wakes it, not a new one.
     async fn lines_are(&self, so: impl Fn(&HashMap<SessionId, SessionQueue>) -> bool) {
         loop {
             let ended = self.ended.notified();
@@ -406,18 +394,18 @@ impl Turns {
         }
     }
 
-    /// Asks every running turn to end and waits until all have. What waits stays stored for the next
-    /// start; a turn that can be resumed is left as it is; any other keeps its text and says so.
+    /// Asks every running turn to end and waits until all have. Waiting turns stay stored for the next process; a turn
+    /// that can be resumed is left as it is; any other ends with its text so far and says that it was interrupted.
     pub async fn drain(&self) {
         self.draining.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        // Those that still wait in their lines: whoever reads them must not wait with them.
+        // Turns that still wait: their readers must not wait any longer.
         self.logs.suspend_all();
     }
 
-    /// The body of a session's task: one turn after the other until none waits. What happens rarely is
-    /// boxed, or its room would be part of every session that streams.
+    /// The body of a session's task: runs one turn after the other until none waits. Rare branches are boxed, because
+    /// otherwise every session that streams would hold memory for them.
     async fn work(self: Arc<Self>, session: SessionId) {
         while let Some(running) = self.next_turn(&session) {
             let span = tracing::info_span!("turn", id = running.id.short(), session = %session);
@@ -446,8 +434,8 @@ impl Turns {
         self.end_waiting_sessions();
     }
 
-    /// Puts a turn that the store failed back to the head of its line. It goes on from what is stored,
-    /// as after a crash.
+    /// Puts a turn that the store failed back to the head of its queue. It goes on from its stored state, as after a
+    /// crash.
     async fn again(&self, session: &SessionId, id: TurnId) {
         tokio::select! {
             () = tokio::time::sleep(STORE_PAUSE) => {}
@@ -458,7 +446,7 @@ impl Turns {
         }
     }
 
-    /// The next turn of a line, now running; `None` takes the line away.
+    /// Takes the next turn of a session as the running one. `None` if there is none; then the queue is removed.
     fn next_turn(&self, session: &SessionId) -> Option<RunningTurn> {
         let mut lines = self.lines();
         let line = lines.get_mut(session)?;
@@ -474,7 +462,7 @@ impl Turns {
         Some(running)
     }
 
-    /// Ends a turn whose task panicked, with the text that was kept of it.
+    /// Ends a turn whose task panicked, with its stored text.
     async fn fail_broken(&self, id: &TurnId) {
         let wanted = id.clone();
         let kept = self.store.read(move |tx| {
@@ -499,7 +487,7 @@ impl Turns {
             tracing::error!(%error, "a broken turn could not be ended");
         }
         self.logs.end(id, &log);
-        if let Some(account) = self.delivery.account(&turn.account) {
+        if let Some(account) = self.account_of(&turn.source) {
             account.wake();
         }
     }

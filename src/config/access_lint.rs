@@ -1,4 +1,4 @@
-//! What is written about access but probably not meant: lists that do nothing, and doors that stand open. Pure.
+//! Finds access rules that are probably not meant: lists without effect, and accounts that are open to everybody. Pure.
 
 use std::collections::BTreeSet;
 

@@ -19,15 +19,15 @@ use crate::chat_command::ChatCommand;
 use crate::ids::AgentName;
 use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules};
 
-/// As written.
+/// The keys as written.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RulesSection {
     /// Who may talk to the agent. No default: needed.
     access: Option<KeyedMapping<AccessSection>>,
-    /// What belongs to one conversation.
+    /// How messages are grouped into conversations.
     session: Option<KeyedMapping<SessionSection>>,
-    /// What a prompt does that comes while an answer runs. Default: `queue`.
+    /// Effect of a prompt that comes while an answer runs. Default: `queue`.
     busy: Option<WrittenBusy>,
     /// Rooms, by their ids, where something is different.
     places: BTreeMap<String, Option<KeyedMapping<PlaceSection>>>,
@@ -87,7 +87,7 @@ enum WrittenBusy {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PlaceSection {
-    /// What a prompt does that comes while an answer runs. Default: as everywhere.
+    /// Effect of a prompt that comes while an answer runs. Default: as everywhere.
     busy: Option<WrittenBusy>,
     /// Who may talk to the agent here, besides admins. Default: as everywhere.
     people: Option<Vec<String>>,
@@ -142,7 +142,7 @@ impl NetworkTraits {
     }
 }
 
-/// Reads what `platforms.<name>` says about people.
+/// Reads the keys of `platforms.<name>` about people.
 pub(super) fn read(
     document: &ConfigDocument,
     name: &str,
@@ -191,7 +191,7 @@ fn access(
     if !allow_all && listed.iter().all(|list| list.is_none()) {
         let place = document.place_of_key(&["platforms", name]);
         let hint = match written.pairing {
-            // Whoever wrote this means to let people in one by one.
+            // An operator who writes this means to let people in one by one.
             Some(true) => format!(
                 "write `people: []` below `platforms.{name}.access` if only those may talk whom you let in by \
                  pairing; or list people there by their full ids"
@@ -293,7 +293,7 @@ fn places(
             }
             None => None,
         };
-        // Whoever is let in by other lists, or by a code, is not let in here.
+        // People whom other lists or a code let in are not let in here.
         let access = people.map(|people| {
             let (admins, admin_commands) = (lists.admins.clone(), lists.admin_commands.clone());
             let (trust, secure_only) = (lists.trust, lists.secure_only);

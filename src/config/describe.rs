@@ -1,4 +1,4 @@
-//! What would run, in words: the answer of `talaria check`.
+//! Describes in words what would run, for `talaria check`.
 
 use super::{Config, ServerConfig, api_key};
 use crate::i18n::DEFAULT_LANGUAGE;
@@ -9,7 +9,7 @@ impl Config {
         self.describe_with(&self.describe_platforms(), &self.describe_accounts())
     }
 
-    /// What `talaria serve` would run, which leaves the platforms alone.
+    /// Describes what `talaria serve` would run: it leaves the platforms alone.
     pub fn describe_serving(&self) -> String {
         self.describe_with("left alone: `talaria serve` is the agent server and nothing else", "")
     }
@@ -82,12 +82,12 @@ impl Config {
             (Some(_), false) => "with a key".to_owned(),
             (None, false) => format!("key in {}", api_key::path(&self.home).display()),
         };
-        // What nobody asked for stays out of the way of a pipe; see `platforms`.
+        // A server that nobody asked for stays out of the way of a pipe; see `gateway::plan`.
         let implied = if server.explicit { "" } else { " (not while prompts are piped in)" };
         format!("{address}, model {model_name}, {key}{implied}")
     }
 
-    /// What is worth knowing about each account, in a line of its own.
+    /// One line for each account that has something to tell.
     fn describe_accounts(&self) -> String {
         let mut lines = String::new();
         for (name, platform) in &self.platforms {

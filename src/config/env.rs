@@ -32,7 +32,7 @@ pub fn render() -> String {
         .collect()
 }
 
-/// Warnings about variables that are set and not read, and look like one that is: a slip that nobody would notice.
+/// Warnings about variables that are set and not read, but look like one that is: nobody would notice the slip.
 pub fn misspelt(set: impl IntoIterator<Item = String>) -> Vec<String> {
     let known = || table().map(|var| var.name);
     let slip = |name: String| {
@@ -47,8 +47,8 @@ pub fn misspelt(set: impl IntoIterator<Item = String>) -> Vec<String> {
     set.into_iter().filter_map(slip).collect()
 }
 
-/// The value of a variable of this process. What is not UTF-8 keeps its place with replacement
-/// characters, so that it is refused where it is used and not taken for unset.
+/// The value of a variable of this process. A value that is not UTF-8 gets replacement characters,
+/// so that it is refused where it is used and not taken for unset.
 pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -115,7 +115,7 @@ pub(super) const MODEL: EnvVar = EnvVar {
     secret: false,
 };
 
-/// Those that ask for the agent server by being set.
+/// Variables that ask for the agent server by being set.
 pub(super) const API_SERVER: &[EnvVar] = &[
     API_SERVER_HOST,
     API_SERVER_PORT,

@@ -4,36 +4,29 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use talaria_platform::config::EntryReader;
-use talaria_platform::{AccountId, PlatformKind};
+use talaria_platform::AccountId;
 use tracing_subscriber::EnvFilter;
 
 use super::Retention;
-use super::access_lint;
-use super::access_rules::{self, NetworkTraits};
 use super::document::ConfigDocument;
 use super::env::{self, EnvReader};
-use super::file::{self, ConfigFile};
+use super::file::ConfigFile;
 use super::language;
-use super::platform::{self, is_name};
 use super::secret_sources::KeySetting;
 use super::server;
 use super::setting::SettingReader;
 pub(super) use super::setting::{GivenValue, SettingSource, filled};
 use super::suggest::closest;
-use super::yaml_lines::KeyedMapping;
 use super::{
     AgentsConfig, BaseUrl, ConfigError, DisplayConfig, PlatformConfig, Secret, ServerConfig, TurnConfig,
 };
-use crate::platforms::{KINDS, LEFT_OUT, LeftOutKind};
 use crate::rules::Rules;
 
 const DEFAULT_LOG: &str = "info";
 
-/// Everything but the places of things, which `load` knows.
+/// Everything but the paths, which `load` knows.
 pub(super) struct ResolvedConfig {
     pub(super) agents: AgentsConfig,
     pub(super) turns: TurnConfig,
@@ -46,7 +39,7 @@ pub(super) struct ResolvedConfig {
     pub(super) warnings: Vec<String>,
 }
 
-/// Resolves what was written in `document`.
+/// Resolves `file`, which was read from `document`.
 pub(super) fn resolve(
     file: ConfigFile,
     document: Option<&ConfigDocument>,
@@ -106,115 +99,6 @@ pub(super) struct ConfigResolver<'a> {
 }
 
 impl ConfigResolver<'_> {
-    fn platforms(
-        &mut self,
-        mut written: BTreeMap<String, Option<KeyedMapping<file::PlatformSection>>>,
-        rules: &mut Rules,
-    ) -> BTreeMap<AccountId, PlatformConfig> {
-        let mut platforms = BTreeMap::new();
-        self.add_by_variables(&mut written);
-        let absent = ConfigDocument::absent();
-        let document = self.document.unwrap_or(&absent);
-        for (name, entry) in written {
-            if !is_name(&name) {
-                let place = document.place_of_key(&["platforms", &name]);
-                // A key that got there by a slip is not shown; those are seldom a few plain words.
-                let plain = |c: char| c.is_alphabetic() || matches!(c, ' ' | '.');
-                let word = name.len() <= 32 && name.chars().all(plain) && name.contains(char::is_lowercase);
-                let name = if word { format!("the name `{name}`, which") } else { "a name that".to_owned() };
-                self.errors.push(
-                    ConfigError::new(format!("`platforms` has {name} cannot be used {place}"))
-                        .hint("names are 1 to 32 of `a`–`z`, `0`–`9`, `_` and `-`"),
-                );
-                continue;
-            }
-            let written = entry.and_then(|KeyedMapping(entry)| filled(entry.kind));
-            match platform::kind_of(document, &name, written.as_deref()) {
-                Ok(kind) => self.account(document, kind, &name, &mut platforms, rules),
-                Err(error) => self.errors.push(error),
-            }
-        }
-        for kind in KINDS.iter().filter(|kind| kind.people().is_none()) {
-            let same = |platform: &&PlatformConfig| platform.kind().name() == kind.name();
-            if platforms.values().filter(same).count() > 1 {
-                let (kind, place) = (kind.name(), document.place(&["platforms"]));
-                let what = format!("`platforms` has more than one entry of the kind `{kind}` {place}");
-                self.errors.push(ConfigError::new(what).hint("there is one terminal; keep one of them"));
-            }
-        }
-        platforms
-    }
-
-    /// Reads one entry: the kind reads its own keys, the keys about people are the same for all networks.
-    fn account(
-        &mut self,
-        document: &ConfigDocument,
-        kind: &'static dyn PlatformKind,
-        name: &str,
-        platforms: &mut BTreeMap<AccountId, PlatformConfig>,
-        rules: &mut Rules,
-    ) {
-        let before = self.errors.len();
-        let Some(settings) = kind.read(&mut EntryReader::new(kind.name(), name, self.reader())) else {
-            return;
-        };
-        let account = AccountId::from(name);
-        if let Some(people) = kind.people() {
-            let network = NetworkTraits::new(self.env, kind, name, people, settings.author_proof());
-            // Read even if the kind has found faults, so that all of them are reported at once.
-            match access_rules::read(document, name, network) {
-                Ok(people) if self.errors.len() == before => {
-                    self.warnings.extend(access_lint::warnings(name, &people.access));
-                    rules.accounts.insert(account.clone(), Arc::new(people));
-                }
-                Ok(_) => {}
-                Err(error) => self.errors.push(error),
-            }
-        }
-        if self.errors.len() == before {
-            platforms.insert(account, PlatformConfig::new(kind, settings));
-        }
-    }
-
-    /// Adds the entries that variables configure, where the file has none.
-    fn add_by_variables(
-        &mut self,
-        written: &mut BTreeMap<String, Option<KeyedMapping<file::PlatformSection>>>,
-    ) {
-        for left_out in LEFT_OUT {
-            let LeftOutKind { title, feature, variable, .. } = left_out;
-            if self.env.get(variable).is_some() {
-                let variable = variable.name;
-                self.errors.push(
-                    ConfigError::new(format!(
-                        "`{variable}` is set, but this Talaria was built without {title}"
-                    ))
-                    .hint(format!(
-                        "unset it, or build Talaria with the feature `{feature}`, which is on by default"
-                    )),
-                );
-            }
-        }
-        for kind in KINDS {
-            let Some(var) = kind.variables().iter().find(|var| self.env.get(var).is_some()) else { continue };
-            let (variable, name) = (var.name, kind.name());
-            let entry = written.entry(name.to_owned()).or_default();
-            let other = entry.as_ref().and_then(|KeyedMapping(entry)| filled(entry.kind.clone()));
-            if other.is_some_and(|other| other != name) {
-                let place = self.place(&["platforms", name, "kind"]);
-                self.errors.push(
-                    ConfigError::new(format!(
-                        "`{variable}` configures `platforms.{name}`, which is of another kind{place}"
-                    ))
-                    .hint(format!(
-                        "give that entry another name, or unset the variables that begin with `{}_`",
-                        name.to_uppercase()
-                    )),
-                );
-            }
-        }
-    }
-
     fn log(&mut self, written: Option<String>) -> String {
         const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
         let setting = SettingSource { var: Some(&env::TALARIA_LOG), path: &["log", "level"] };

@@ -360,10 +360,10 @@ fn stop_the_unwanted(
         let agent = turn.agent.as_ref().unwrap_or(default);
         // A turn that waits for its agent says why it is not run when its time comes, and a turn that runs keeps an agent
         // that the configuration no longer has.
-        let is_wanted = turns::permitted(tx, rules, &turn)?
+        let is_wanted = turns::permitted(tx, rules, &turn.source)?
             && (turn.state == TurnState::Queued
                 || !rules.agents.by_name.contains_key(agent)
-                || turns::may_talk_to(tx, rules, &turn, agent)?);
+                || turns::may_talk_to(tx, rules, &turn.source, agent)?);
         if !open.stopping && !is_wanted {
             stop_turn(tx, &open, "reload")?;
             unwanted.push((turn.session, turn.id));

@@ -12,7 +12,7 @@ use talaria_platform::{RoomId, spawn_task};
 use super::ControlState;
 use super::command_error::CommandError;
 use super::routes::{HandlerResult, RawRequest, read};
-use crate::ids::{HTTP, SessionId, TurnId};
+use crate::ids::HTTP;
 use crate::store::{self, AppInfo, OPERATOR, OperatorAction, Tx};
 use crate::token::{self, TokenDigest};
 
@@ -142,12 +142,9 @@ async fn revoke_whole(control: &ControlState, app: String) -> HandlerResult<Revo
         }
         audit(tx, &name, "revoke token")?;
         let mut stopped = Vec::new();
-        for turn in tx.turns_under_way()? {
-            if turn.account == HTTP && turn.room == name {
-                let id = TurnId(turn.id);
-                tx.ask_to_stop(&id)?;
-                stopped.push((SessionId(turn.session), id));
-            }
+        for (session, turn) in tx.open_turns_of_app(&name)? {
+            tx.ask_to_stop(&turn)?;
+            stopped.push((session, turn));
         }
         Ok(Ok(stopped))
     });

@@ -8,14 +8,16 @@ use talaria_platform::{BodyKind, MessageBody, MessageId, PlatformErrorKind, Send
 use super::{DeliveryAccount, REQUEST, now};
 use crate::ids::TurnId;
 use crate::pace::{EditPace, NextRequest, UnshownText};
-use crate::store::{self, TurnRow};
+use crate::store;
 use crate::testing::failpoint;
+use crate::turn_source::RoomQuestion;
 use crate::util::this_process;
 
 /// One growing answer. While it exists, the turn's rows in the outbox wait.
 pub struct LiveMessage {
     account: Arc<DeliveryAccount>,
-    turn: Arc<TurnRow>,
+    turn: TurnId,
+    question: Arc<RoomQuestion>,
     pace: EditPace,
     /// The message that shows the answer, once the platform has named it. At first it may be the message of the
     /// previous attempt, which this one takes over.
@@ -44,9 +46,9 @@ struct OpenTurnGuard {
 }
 
 impl OpenTurnGuard {
-    fn new(account: &Arc<DeliveryAccount>, turn: &TurnRow) -> Self {
-        account.open().insert(turn.id.clone());
-        Self { account: account.clone(), turn: turn.id.clone() }
+    fn new(account: &Arc<DeliveryAccount>, turn: &TurnId) -> Self {
+        account.open().insert(turn.clone());
+        Self { account: account.clone(), turn: turn.clone() }
     }
 }
 
@@ -67,18 +69,22 @@ pub struct TextCheckpoint {
 
 impl LiveMessage {
     /// Opens the answer of a turn; `None` if the platform only shows finished answers.
-    pub async fn open(account: &Arc<DeliveryAccount>, turn: &Arc<TurnRow>) -> store::Result<Option<Self>> {
+    pub async fn open(
+        account: &Arc<DeliveryAccount>,
+        turn: &TurnId,
+        question: &Arc<RoomQuestion>,
+    ) -> store::Result<Option<Self>> {
         let Some(pause) = account.pause(0) else { return Ok(None) };
         // Before reading: from now on no other task removes the message.
         let open = OpenTurnGuard::new(account, turn);
-        let row = turn.clone();
+        let (id, asked) = (turn.clone(), question.clone());
         let (anchor, held) =
-            account.store.read(move |tx| Ok((tx.anchor(&row.id)?, tx.other_end_pending(&row)?))).await?;
-        let anchor = anchor.filter(|anchor| account.takes_over() || anchor.key == turn.id.send_key(0));
+            account.store.read(move |tx| Ok((tx.anchor(&id)?, tx.other_end_pending(&id, &asked)?))).await?;
+        let anchor = anchor.filter(|anchor| account.takes_over() || anchor.key == turn.send_key(0));
         let in_doubt = anchor.as_ref().is_some_and(|anchor| anchor.message.is_none());
-        let key = anchor.as_ref().map_or_else(|| turn.id.send_key(0), |anchor| anchor.key.clone());
+        let key = anchor.as_ref().map_or_else(|| turn.send_key(0), |anchor| anchor.key.clone());
         let anchor = anchor.and_then(|anchor| anchor.message);
-        let own = key == turn.id.send_key(0);
+        let own = key == turn.send_key(0);
         // A message that this turn itself has shown before is already in its place.
         let shown = anchor.is_some() && own;
         let budget = match account.about.show {
@@ -89,6 +95,7 @@ impl LiveMessage {
         Ok(Some(Self {
             account: account.clone(),
             turn: turn.clone(),
+            question: question.clone(),
             pace: EditPace::new(pause, budget),
             held: held && !shown,
             known: own && (anchor.is_some() || in_doubt),
@@ -132,11 +139,11 @@ impl LiveMessage {
             let done = self.account.done.notified();
             tokio::pin!(done);
             done.as_mut().enable();
-            let row = self.turn.clone();
+            let (id, asked) = (self.turn.clone(), self.question.clone());
             let state = self
                 .account
                 .store
-                .read(move |tx| Ok((!tx.other_end_pending(&row)?).then_some(tx.anchor(&row.id)?)));
+                .read(move |tx| Ok((!tx.other_end_pending(&id, &asked)?).then_some(tx.anchor(&id)?)));
             if let Some(anchor) = state.await? {
                 self.held = false;
                 // The end of the previous attempt may have arrived meanwhile: we take over its message.
@@ -169,7 +176,7 @@ impl LiveMessage {
         }
         let known = self.known;
         if !known || checkpoint.is_some() {
-            let (id, message) = (self.turn.id.clone(), self.anchor.clone());
+            let (id, message) = (self.turn.clone(), self.anchor.clone());
             // A message that may have been sent under the key of the previous attempt is not ours until the
             // platform names it.
             let in_doubt = message.is_none() && self.key != id.send_key(0);
@@ -191,15 +198,15 @@ impl LiveMessage {
             failpoint("checkpoint.committed");
         }
         let body = MessageBody {
-            reply_to: Some(self.turn.event.clone()),
+            reply_to: Some(self.question.event.clone()),
             done: false,
             ..MessageBody::new(BodyKind::Answer, markdown)
         };
-        let place = &self.turn.place;
+        let place = &self.question.place;
         let outcome = match &self.anchor {
             Some(message) => {
                 self.revision += 1;
-                let key = self.turn.id.send_key(format_args!("e{}.{}", self.revision, this_process()));
+                let key = self.turn.send_key(format_args!("e{}.{}", self.revision, this_process()));
                 self.account.metrics.edits.inc();
                 let edit = self.account.platform.edit(place, message, &key, &body);
                 let outcome = self.account.request(ticket, edit).await;
@@ -243,23 +250,23 @@ impl LiveMessage {
     /// Stores a checkpoint without showing the text.
     pub async fn keep(
         account: &DeliveryAccount,
-        turn: &TurnRow,
+        turn: &TurnId,
         checkpoint: TextCheckpoint,
     ) -> store::Result<()> {
-        let id = turn.id.clone();
+        let id = turn.clone();
         account.store.write(move |tx| tx.checkpoint(&id, checkpoint.offset, &checkpoint.text)).await
     }
 
     /// Lets the final be sent. If an edit may still be under way, the final is shown once more later.
     pub async fn close(self) -> store::Result<()> {
         if self.uncertain {
-            let turn = self.turn.clone();
+            let (turn, question) = (self.turn, self.question);
             let late = store::unix_now() + REQUEST.as_secs() as i64;
             self.account
                 .store
                 .write(move |tx| {
-                    let first = tx.first_part(&turn.id)?;
-                    tx.show_again(&turn, first.as_ref(), late)
+                    let first = tx.first_part(&turn)?;
+                    tx.show_again(&turn, &question, first.as_ref(), late)
                 })
                 .await?;
         }
@@ -267,7 +274,7 @@ impl LiveMessage {
     }
 
     async fn remember(&mut self, message: MessageId) -> store::Result<()> {
-        let (id, stored) = (self.turn.id.clone(), message.clone());
+        let (id, stored) = (self.turn.clone(), message.clone());
         (self.anchor, self.known) = (Some(message), true);
         self.account.store.write(move |tx| tx.set_anchor(&id, &stored)).await
     }

@@ -12,10 +12,10 @@ use talaria_platform::{AccountId, AccountPlatform, Platform};
 use crate::config::{Config, ServerConfig};
 use crate::i18n::{TextCatalog, TextKey};
 
-/// What was asked for on the command line.
+/// Mode that the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunMode {
-    /// Whatever is configured.
+    /// Everything that is configured.
     Run,
     /// A chat in the terminal, and nothing else.
     Chat,
@@ -26,21 +26,21 @@ pub enum RunMode {
 /// How the agent server is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeMode {
-    /// Somebody asked for it, or it is all there is: if it cannot listen, that is a failure to start. Otherwise the
-    /// chat goes on without it.
+    /// The server was asked for, or is all there is: if it cannot listen, that is a failure to start. Otherwise the chat
+    /// goes on without it.
     pub needed: bool,
-    /// It goes on when there is nothing more to read. Not beside a chat in a terminal, which somebody leaves.
+    /// The server goes on when there is nothing more to read. Not beside a chat in a terminal, which a person leaves.
     pub stays: bool,
 }
 
 /// The platforms of this process.
 #[derive(Default)]
 pub struct Platforms {
-    /// Each with the name of its entry.
+    /// Accounts, each with the name of its entry.
     pub accounts: Vec<(AccountId, Arc<dyn Platform>)>,
     /// A person chats on this process' terminal.
     pub terminal: bool,
-    /// Those that belong to whoever started the process.
+    /// Accounts that belong to the person who started the process.
     pub owned: Vec<AccountId>,
     /// Consoles that have nothing to read.
     pub without_input: Vec<AccountId>,
@@ -52,7 +52,7 @@ pub struct Platforms {
     pub serve: Option<ServeMode>,
 }
 
-/// Builds what is configured; the console if nothing is and somebody might type, or if it is asked for alone.
+/// Builds the configured accounts; the console if there are none and a person might type, or if it is asked for alone.
 pub fn build(config: &Config, mode: RunMode) -> anyhow::Result<Platforms> {
     let plan = plan_of(config, mode);
     let mut platforms = Platforms { serve: plan.serve, ..Platforms::default() };
@@ -80,17 +80,17 @@ fn plan_of(config: &Config, mode: RunMode) -> PlatformPlan {
     plan(mode, config.server.as_ref(), !config.platforms.is_empty(), stdin_kind())
 }
 
-/// What of it all is there.
+/// Parts that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlatformPlan {
-    /// What is configured.
+    /// The configured accounts.
     platforms: bool,
-    /// The console that nobody configured.
+    /// A console although none is configured.
     console: bool,
     serve: Option<ServeMode>,
 }
 
-/// Decides what is there. A pipe has one prompt per line and then ends; a port that nobody asked for would only be in
+/// Decides which parts run. A pipe has one prompt per line and then ends; a port that nobody asked for would only be in
 /// its way. Where nothing can be typed, a server is all there is.
 fn plan(mode: RunMode, server: Option<&ServerConfig>, configured: bool, stdin: StdinKind) -> PlatformPlan {
     let all = Some(ServeMode { needed: true, stays: true });
@@ -147,7 +147,7 @@ impl Platforms {
 mod tests {
     use super::*;
 
-    /// What is there: the configured platforms, the console, and the server if it is served (`!` if it must be, `+` if
+    /// The parts that run: the configured platforms, the console, and the server if it is served (`!` if it must be, `+` if
     /// it goes on when nothing is left to read).
     fn there(mode: RunMode, server: Option<bool>, configured: bool, stdin: StdinKind) -> String {
         let server = server.map(|explicit| ServerConfig { explicit, ..ServerConfig::default() });

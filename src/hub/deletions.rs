@@ -10,7 +10,7 @@ use crate::access::AccessAction;
 use crate::agent::RewindSupport;
 use crate::i18n::TextKey;
 use crate::post_commit::PostCommit;
-use crate::store::{Result, TurnRow, TurnState};
+use crate::store::{Result, RoomTurn, TurnRow, TurnState};
 
 /// Rule in the audit: the network says that the message is gone.
 const NETWORK: &str = "network";
@@ -22,7 +22,7 @@ pub(super) fn take(context: &EventContext<'_>, of: &EventId) -> Result<Vec<PostC
     // Somebody who deletes a growing answer does not want it. A complete answer was wanted: only its message is gone,
     // and must not be edited any more.
     if let Some(turn) = tx.lose_message(context.account(), room, of)? {
-        turns.extend(tx.turn(&turn)?.filter(is_open));
+        turns.extend(tx.turn(&turn)?.filter(is_open).and_then(TurnRow::in_room));
     }
     if turns.is_empty() {
         return Ok(Vec::new());
@@ -39,7 +39,7 @@ pub(super) fn take(context: &EventContext<'_>, of: &EventId) -> Result<Vec<PostC
 /// looked for: its agent has already reported whether it can rewind.
 pub(super) fn may_rewind(context: &EventContext<'_>, of: &EventId) -> Result<bool> {
     let turns = context.tx.turns_about(context.account(), &context.event.place.room, of)?;
-    Ok(turns.iter().any(|turn| turn.state != TurnState::Queued))
+    Ok(turns.iter().any(|turn| turn.row.state != TurnState::Queued))
 }
 
 fn is_open(turn: &TurnRow) -> bool {
@@ -50,28 +50,28 @@ fn is_open(turn: &TurnRow) -> bool {
 fn remove(
     context: &EventContext<'_>,
     of: &EventId,
-    turn: TurnRow,
+    turn: RoomTurn,
     after: &mut Vec<PostCommit>,
 ) -> Result<()> {
-    let tx = context.tx;
-    if is_open(&turn) {
-        tx.ask_to_stop(&turn.id)?;
-        after.push(PostCommit::StopTurn(turn.session.clone(), turn.id.clone()));
+    let (tx, RoomTurn { row, question }) = (context.tx, turn);
+    if is_open(&row) {
+        tx.ask_to_stop(&row.id)?;
+        after.push(PostCommit::StopTurn(row.session.clone(), row.id.clone()));
     }
     // Text that the platform cannot delete stays in the room, and so it stays in the session too.
     if !context.all.about.delete {
         return Ok(());
     }
-    let asked = turn.state != TurnState::Queued;
-    let remembered = tx.withdraw(&turn)?;
-    tx.remove_shown(&turn, 0)?;
+    let asked = row.state != TurnState::Queued;
+    let remembered = tx.withdraw(&row)?;
+    tx.remove_shown(&row.id, &question, 0)?;
     // An agent that never got the prompt has nothing to forget.
     if !asked && !remembered {
         return Ok(());
     }
     match context.agent()?.rewind {
         // A deletion comes once, and cannot wait until the agent reports what it can do: rather forget all.
-        RewindSupport::Possible | RewindSupport::Unknown => tx.fork_session(&turn.session),
+        RewindSupport::Possible | RewindSupport::Unknown => tx.fork_session(&row.session),
         RewindSupport::Impossible if remembered => {
             context.notice_on(of, "gone", &TextKey::DeletedRemembered.into())
         }

@@ -17,7 +17,7 @@ use crate::chat_command::ChatCommand;
 use crate::command::{self, ParsedMessage};
 use crate::i18n::TextKey;
 use crate::post_commit::PostCommit;
-use crate::store::{Result, TurnRow};
+use crate::store::{Result, RoomTurn, TurnRow};
 
 /// Handles the edit of a message. Only its author can edit it, and only while they may still ask.
 pub(super) fn take(context: &EventContext<'_>, of: &EventId, text: &str) -> Result<Vec<PostCommit>> {
@@ -45,43 +45,50 @@ pub(super) fn may_rewind(context: &EventContext<'_>, of: &EventId) -> Result<boo
 }
 
 /// Whether the editor wrote that message: the prompt itself, or the `/retry` of it.
-fn is_theirs(context: &EventContext<'_>, of: &EventId, turn: &TurnRow) -> bool {
-    let writer = if turn.question == *of { turn.spoken_by() } else { turn.asked_by() };
+fn is_theirs(context: &EventContext<'_>, of: &EventId, turn: &RoomTurn) -> bool {
+    let question = &turn.question;
+    let writer = if question.question == *of { question.spoken_by() } else { question.asked_by() };
     writer.id == context.event.author.id.as_str()
 }
 
 /// The turn that `of` started, if it is the last one of the current session.
-fn last(context: &EventContext<'_>, of: &EventId) -> Result<Option<TurnRow>> {
+fn last(context: &EventContext<'_>, of: &EventId) -> Result<Option<RoomTurn>> {
     let asked = context.tx.turns_about(context.account(), &context.event.place.room, of)?;
     let Some(asked) = asked.into_iter().next_back() else { return Ok(None) };
-    if !context.tx.is_current(&asked.session)? {
+    if !context.tx.is_current(&asked.row.session)? {
         return Ok(None);
     }
-    Ok(context.tx.last_turn(&asked.session)?.filter(|last| last.id == asked.id))
+    let last = context.tx.last_turn(&asked.row.session)?;
+    Ok(last.is_some_and(|last| last.id == asked.row.id).then_some(asked))
 }
 
 /// Replaces a prompt that no agent has got yet.
-fn change(context: &EventContext<'_>, of: &EventId, turn: &TurnRow, text: &str) -> Result<()> {
+fn change(context: &EventContext<'_>, of: &EventId, turn: &RoomTurn, text: &str) -> Result<()> {
     match words(context, of, turn, text)? {
         Some(words) if is_nothing(&words, turn) => Ok(()),
-        Some(words) => context.tx.set_prompt(&turn.id, &words),
+        Some(words) => context.tx.set_prompt(&turn.row.id, &words),
         None => unheard(context, of),
     }
 }
 
 /// Whether there is nothing left to ask.
-fn is_nothing(words: &str, turn: &TurnRow) -> bool {
-    words.trim().is_empty() && turn.media.is_empty()
+fn is_nothing(words: &str, turn: &RoomTurn) -> bool {
+    words.trim().is_empty() && turn.question.media.is_empty()
 }
 
 /// Asks the last prompt again, in its new form. It counts as a message: each edit asks the agent once more.
-fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str) -> Result<Vec<PostCommit>> {
+fn ask_again(
+    context: &EventContext<'_>,
+    of: &EventId,
+    turn: RoomTurn,
+    text: &str,
+) -> Result<Vec<PostCommit>> {
     let Some(words) = words(context, of, &turn, text)? else {
         unheard(context, of)?;
         return Ok(Vec::new());
     };
     // A client may send an edit that changes only the formatting.
-    if words == turn.prompt || is_nothing(&words, &turn) {
+    if words == turn.row.prompt || is_nothing(&words, &turn) {
         return Ok(Vec::new());
     }
     match limits::check(context, AccessAction::Message, &words)? {
@@ -108,27 +115,28 @@ fn ask_again(context: &EventContext<'_>, of: &EventId, turn: TurnRow, text: &str
     }
     let tx = context.tx;
     let mut after = Vec::new();
-    if tx.open_turns(&turn.session)?.iter().any(|open| open.id == turn.id) {
-        tx.ask_to_stop(&turn.id)?;
-        after.push(PostCommit::StopTurn(turn.session.clone(), turn.id.clone()));
+    let RoomTurn { row, question } = &turn;
+    if tx.open_turns(&row.session)?.iter().any(|open| open.id == row.id) {
+        tx.ask_to_stop(&row.id)?;
+        after.push(PostCommit::StopTurn(row.session.clone(), row.id.clone()));
     }
-    tx.withdraw(&turn)?;
-    tx.fork_session(&turn.session)?;
-    tx.use_session(&turn.session)?;
+    tx.withdraw(row)?;
+    tx.fork_session(&row.session)?;
+    tx.use_session(&row.session)?;
     // The first message is edited; where that is impossible, it is deleted with the others.
     let edits = matches!(context.all.about.show, ShowMode::Edit { .. });
-    tx.remove_shown(&turn, usize::from(edits))?;
-    let to = turn.event.clone();
-    let next = TurnRow { prompt: words, speaker: None, ..command::again(turn, &to, context.event) };
+    tx.remove_shown(&row.id, question, usize::from(edits))?;
+    let to = question.event.clone();
+    let next = TurnRow { prompt: words, ..command::again(turn, &to, context.event) };
     tx.add_turn(&next)?;
     after.push(PostCommit::Run(next.session, next.id));
     Ok(after)
 }
 
 /// The new text for the agent; `None` if the edit is about a command.
-fn words(context: &EventContext<'_>, of: &EventId, turn: &TurnRow, text: &str) -> Result<Option<String>> {
+fn words(context: &EventContext<'_>, of: &EventId, turn: &RoomTurn, text: &str) -> Result<Option<String>> {
     // The message is a `/retry`, and the text is that of an earlier message.
-    if turn.question != *of {
+    if turn.question.question != *of {
         return Ok(None);
     }
     Ok(match command::parse(text) {

@@ -9,6 +9,7 @@ use crate::ids::{AgentName, SessionId, TurnId, idempotency_key};
 use crate::post_commit::PostCommit;
 use crate::rules::BusyPolicy;
 use crate::store::{Result, SessionRow, TurnRow, TurnState, Tx, unix_now};
+use crate::turn_source::{RoomQuestion, TurnSource};
 use crate::util::random_hex;
 
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
@@ -88,9 +89,7 @@ impl EventContext<'_> {
     fn turn(&self, session: SessionId, agent: AgentName, message: &IncomingMessage) -> TurnRow {
         let (account, event) = (self.account(), self.event);
         let room = &event.place.room;
-        TurnRow {
-            id: TurnId::new(account, room, &event.id, 0),
-            session,
+        let question = RoomQuestion {
             account: account.clone(),
             place: event.place.clone(),
             event: event.id.clone(),
@@ -100,16 +99,20 @@ impl EventContext<'_> {
             speaker: None,
             room_name: event.room.name.clone(),
             direct: event.room.direct,
-            prompt: message.text.clone(),
             quote: message.quote.clone(),
-            agent: Some(agent),
             media: message.media.clone(),
             attempt: 0,
+        };
+        TurnRow {
+            id: TurnId::new(account, room, &event.id, 0),
+            session,
+            source: TurnSource::Room(question.into()),
+            prompt: message.text.clone(),
+            agent: Some(agent),
             key: idempotency_key(account, room, &event.id, 0),
             state: TurnState::Queued,
             stop: false,
             prepared: None,
-            app_request: None,
         }
     }
 }

@@ -97,7 +97,7 @@ pub async fn respond(
         let wrong = ApiError::wrong("choice", message);
         return Err(ApiError { code: "invalid_approval_choice", ..wrong });
     };
-    if turn.app_request.is_none() {
+    if turn.source.app().is_none() {
         let message = "A room asks its own people: answer it there";
         return Err(ApiError::new(StatusCode::CONFLICT, "approval_in_room", message));
     }

@@ -9,7 +9,6 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use talaria_platform::RoomId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +17,10 @@ use super::listen::ClientPeer;
 use super::rejection_log::RejectedRequest;
 use super::revocable_body::held;
 use super::{ApiError, Server};
-use crate::ids::{HTTP, SessionId};
-use crate::store::TurnRow;
+use crate::ids::SessionId;
+use crate::store::{self, TurnRow};
 use crate::token;
+use crate::turn_source::TurnSource;
 use crate::turns::BudgetPayer;
 use crate::util::hash;
 
@@ -41,11 +41,6 @@ impl Caller {
     /// Name of the app as stored: the room of its turns and sessions.
     pub fn app(&self) -> &str {
         &self.app
-    }
-
-    /// Name of the app as a room id.
-    pub fn room(&self) -> RoomId {
-        RoomId::new(self.app.clone())
     }
 
     /// Whether the caller is the owner of the server.
@@ -87,9 +82,9 @@ impl Caller {
 
     /// Whether the caller may see a turn: its own, and as the owner those of rooms too.
     pub fn owns(&self, turn: &TurnRow) -> bool {
-        match turn.account.as_str() == HTTP {
-            true => turn.place.room.as_str() == self.app,
-            false => self.is_owner(),
+        match &turn.source {
+            TurnSource::Room(_) => self.is_owner(),
+            TurnSource::App(request) => request.app == self.app,
         }
     }
 
@@ -100,7 +95,7 @@ impl Caller {
 
     /// Name of the caller in the audit.
     pub fn actor(&self) -> String {
-        if self.is_owner() { "owner".to_owned() } else { format!("app {}", self.app) }
+        store::actor(&self.app)
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ApiError;
 use crate::agent::{ImageUrl, MessageRole, PromptPart, SessionMessage};
-use crate::turns::AppRequest;
+use crate::turn_source::AppRequest;
 
 /// Content of a user's message: text, or parts of which some are pictures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,8 +114,8 @@ impl PromptContent {
 
     /// Text to keep in the history: pictures are named, not kept.
     pub fn remembered(&self) -> String {
-        let app_request = AppRequest { parts: self.parts.clone(), ..AppRequest::default() };
-        format!("{}{}", self.text, app_request.pictures()).trim().to_owned()
+        let request = AppRequest { parts: self.parts.clone(), ..AppRequest::default() };
+        format!("{}{}", self.text, request.pictures()).trim().to_owned()
     }
 }
 

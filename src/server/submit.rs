@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
-use talaria_platform::{AccountId, EventId, Place, spawn_task};
+use talaria_platform::spawn_task;
 
 use self::transaction::{SubmitResult, SubmitTransaction};
 use super::body::CountedBody;
@@ -15,9 +15,10 @@ use super::headers::TurnHeaders;
 use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::agent::{ModelParams, TurnOrigin};
-use crate::ids::{AgentName, HTTP, SessionId, TurnId};
+use crate::ids::{AgentName, SessionId, TurnId};
 use crate::store::{TurnRow, TurnState, unix_now};
-use crate::turns::{AppRequest, InputPermit, WhenAway, WhenUnread};
+use crate::turn_source::{AppRequest, TurnSource, WhenAway, WhenUnread};
+use crate::turns::InputPermit;
 use crate::util::{hash, hex, random_hex};
 
 /// The session that is meant.
@@ -171,9 +172,9 @@ async fn submit_here(
     let memory = turn_headers.memory.map(|scope| caller.memory(&scope));
     // Whom an app relays for is its own word, and would go on under our key.
     let origin = if caller.is_owner() { turn_headers.origin } else { TurnOrigin::default() };
-    let app_request =
-        AppRequest { parts, system, params, memory, hops: turn_headers.hops, origin, patience, when_away };
-    let row = turn_row(caller, caller.session(&name), agent, text, app_request);
+    let (app, hops) = (caller.app().to_owned(), turn_headers.hops);
+    let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away };
+    let row = turn_row(caller.session(&name), agent, text, request);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
     let room = server.limits.take(caller);
     let has_room = room.is_ok();
@@ -223,35 +224,17 @@ pub fn fresh_name() -> String {
     format!("api_{now}_{}", random_hex(4))
 }
 
-fn turn_row(
-    caller: &Caller,
-    session: SessionId,
-    agent: AgentName,
-    prompt: String,
-    app_request: AppRequest,
-) -> TurnRow {
+fn turn_row(session: SessionId, agent: AgentName, prompt: String, request: AppRequest) -> TurnRow {
     let id = TurnId::random_run();
     TurnRow {
         session,
-        account: AccountId::new(HTTP),
-        place: Place { room: caller.room(), thread: None },
-        event: EventId::new(id.0.clone()),
-        question: EventId::new(id.0.clone()),
-        author: caller.actor(),
-        author_name: None,
-        speaker: None,
-        room_name: None,
-        direct: true,
+        source: TurnSource::App(Box::new(request)),
         prompt,
-        quote: None,
-        media: Vec::new(),
         agent: Some(agent),
-        attempt: 0,
         key: id.0.clone(),
         state: TurnState::Queued,
         stop: false,
         prepared: None,
-        app_request: Some(Box::new(app_request)),
         id,
     }
 }

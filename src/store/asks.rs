@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, MessageId, Place, RoomId, ThreadId};
 
 use super::grants::KEPT;
-use super::{Result, Tx, unix_now};
+use super::{Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::GrantScope;
 use crate::agent::{AskChoice, AskPosition, AskResolved, PriorAsk};
 use crate::ids::{AskId, SessionId, TurnId};
@@ -30,6 +30,23 @@ pub struct AskRow {
     pub place: Place,
     pub title: String,
     pub digest: String,
+}
+
+impl AskRow {
+    /// A new ask of a turn, without its code.
+    pub fn of(turn: &TurnRow, id: AskId, title: String, digest: String) -> Self {
+        let question = stored_question(&turn.id, &turn.source);
+        Self {
+            id,
+            code: String::new(),
+            turn: turn.id.clone(),
+            session: turn.session.clone(),
+            account: question.account.clone(),
+            place: question.place.clone(),
+            title,
+            digest,
+        }
+    }
 }
 
 /// An ask that may be answered now.
@@ -400,12 +417,12 @@ mod tests {
                 tx.add_ask(&question(n), AskPosition::default(), unix_now() + 300)?;
                 tx.deny_ask(&AskId(format!("ask {n}")), "@ann", "denied")?;
             }
-            tx.add_grant(&question(1), PlaceKind::Room, GrantScope::Always, "@ann")?;
+            tx.add_grant_in(&question(1), PlaceKind::Room, GrantScope::Always, "@ann")?;
             // A month passes.
             tx.conn.execute("UPDATE asks SET asked = asked - ?1", [KEPT + 1])?;
             tx.conn.execute("UPDATE grants SET expires = expires - ?1", [KEPT + 1])?;
             tx.add_ask(&question(PRUNE_EACH), AskPosition::default(), unix_now() + 300)?;
-            tx.add_grant(&question(1), PlaceKind::Room, GrantScope::Session, "@ann")?;
+            tx.add_grant_in(&question(1), PlaceKind::Room, GrantScope::Session, "@ann")?;
             let count = "SELECT (SELECT count(*) FROM asks), (SELECT count(*) FROM grants)";
             Ok(tx.conn.query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
         });

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, RoomId, UserId};
 
-use super::{Result, TurnRow, Tx, unix_now};
+use super::{Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::{AccessAction, GrantScope, PlaceKind};
 use crate::ids::HTTP;
 use crate::util::hash;
@@ -159,8 +159,9 @@ impl Tx<'_> {
         rule: &str,
     ) -> Result<()> {
         let action = grant.map_or("ask".to_owned(), |grant| format!("ask {}", grant.name()));
-        let (account, place) = (&turn.account, PlaceKind::from(turn.direct).name());
-        let room = room_hash(account, &turn.place.room);
+        let question = stored_question(&turn.id, &turn.source);
+        let (account, place) = (&question.account, PlaceKind::from(question.direct).name());
+        let room = room_hash(account, &question.place.room);
         self.add_audit(account, actor, &room, place, &action, grant.is_some(), rule, Some(digest))
     }
 

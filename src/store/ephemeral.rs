@@ -6,10 +6,10 @@
 use rusqlite::params;
 
 use super::idempotency::KEPT;
-use super::{Result, TurnRow, Tx, unix_now};
+use super::{Result, Tx, unix_now};
 use crate::agent::SessionMessage;
 use crate::ids::{SessionId, TurnId};
-use crate::turns::WhenUnread;
+use crate::turn_source::{AppRequest, WhenUnread};
 
 /// How long an answer without an idempotency key is kept, in seconds: a client that has the run's id from the headers
 /// can still fetch it.
@@ -27,14 +27,13 @@ pub fn ephemeral_expiry(patience: WhenUnread) -> i64 {
 impl Tx<'_> {
     /// The answer of an app's turn is stored: if its session is ephemeral, deletes the received history and starts the
     /// expiry.
-    pub(super) fn settle_ephemeral(&self, turn: &TurnRow) -> Result<()> {
-        let Some(app_request) = &turn.app_request else { return Ok(()) };
+    pub(super) fn settle_ephemeral(&self, session: &SessionId, request: &AppRequest) -> Result<()> {
         let is_ephemeral = self
             .conn
             .prepare_cached("UPDATE sessions SET expires = ?2 WHERE id = ?1 AND expires IS NOT NULL")?
-            .execute(params![turn.session.0, ephemeral_expiry(app_request.patience)])?;
+            .execute(params![session.0, ephemeral_expiry(request.patience)])?;
         if is_ephemeral > 0 {
-            self.forget_brought_history(&turn.session)?;
+            self.forget_brought_history(session)?;
         }
         Ok(())
     }

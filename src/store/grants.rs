@@ -3,7 +3,7 @@
 use rusqlite::params;
 use talaria_platform::{AccountId, RoomId};
 
-use super::{AskRow, Result, TurnRow, Tx, unix_now};
+use super::{AskRow, Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::{GrantScope, PlaceKind};
 use crate::ids::SessionId;
 
@@ -30,7 +30,18 @@ pub struct GrantRow {
 impl Tx<'_> {
     /// Stores a grant for equal asks: in this session, or in this room for every session. It holds while the room is
     /// the same kind of place as now.
-    pub fn add_grant(&self, ask: &AskRow, place: PlaceKind, grant: GrantScope, by: &str) -> Result<()> {
+    pub fn add_grant(&self, ask: &AskRow, turn: &TurnRow, grant: GrantScope, by: &str) -> Result<()> {
+        let place = PlaceKind::from(stored_question(&turn.id, &turn.source).direct);
+        self.add_grant_in(ask, place, grant, by)
+    }
+
+    pub(super) fn add_grant_in(
+        &self,
+        ask: &AskRow,
+        place: PlaceKind,
+        grant: GrantScope,
+        by: &str,
+    ) -> Result<()> {
         let session = match grant {
             GrantScope::Once => return Ok(()),
             GrantScope::Session => Some(&ask.session.0),
@@ -65,9 +76,10 @@ impl Tx<'_> {
             "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
                  AND (session IS NULL OR session = ?5) AND expires > ?6 ORDER BY session IS NULL DESC, granted",
         )?;
-        let (room, place) = (turn.place.room.as_str(), PlaceKind::from(turn.direct).name());
+        let question = stored_question(&turn.id, &turn.source);
+        let (room, place) = (question.place.room.as_str(), PlaceKind::from(question.direct).name());
         let rows = query.query_map(
-            params![turn.account.as_str(), room, place, digest, turn.session.0, unix_now()],
+            params![question.account.as_str(), room, place, digest, turn.session.0, unix_now()],
             |row| Ok((if row.get(0)? { GrantScope::Always } else { GrantScope::Session }, row.get(1)?)),
         )?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -6,8 +6,9 @@ use talaria_platform::{
     AccountId, BodyKind, MessageBody, MessageId, OutgoingFile, Place, RoomId, SendKey, ThreadId,
 };
 
-use super::{Result, TurnRow, Tx};
+use super::{Result, Tx};
 use crate::ids::TurnId;
+use crate::turn_source::RoomQuestion;
 
 /// One message that must arrive. Written with a borrowed body, because an answer may be long.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,19 +135,25 @@ impl Tx<'_> {
 
     /// Adds a file of a turn's end as a message of its own. Its content is in a separate column, so that a long queue
     /// of files is not in memory while it waits.
-    pub fn add_file(&self, turn: &TurnRow, part: usize, file: &OutgoingFile) -> Result<()> {
-        let key = turn.id.send_key(part);
+    pub fn add_file(
+        &self,
+        turn: &TurnId,
+        question: &RoomQuestion,
+        part: usize,
+        file: &OutgoingFile,
+    ) -> Result<()> {
+        let key = turn.send_key(part);
         let described =
             OutgoingFile { name: file.name.clone(), mime: file.mime.clone(), content: Vec::new() };
         self.add_outbox(&OutboxRow {
             key: key.clone(),
-            account: turn.account.clone(),
-            place: turn.place.clone(),
-            turn: Some(turn.id.clone()),
+            account: question.account.clone(),
+            place: question.place.clone(),
+            turn: Some(turn.clone()),
             kind: OutboxKind::Final,
             part,
             body: MessageBody {
-                reply_to: Some(turn.event.clone()),
+                reply_to: Some(question.event.clone()),
                 files: vec![described],
                 silent: part > 0,
                 ..MessageBody::new(BodyKind::Answer, "")
@@ -211,18 +218,18 @@ impl Tx<'_> {
 
     /// Removes a turn from the room, from this part of its end on: rows delete the messages that the room shows, and
     /// messages that have yet to arrive will not.
-    pub fn remove_shown(&self, turn: &TurnRow, from: usize) -> Result<()> {
+    pub fn remove_shown(&self, turn: &TurnId, question: &RoomQuestion, from: usize) -> Result<()> {
         let mut query = self.conn.prepare_cached(
             "SELECT coalesce(max(part) + 1, 0) FROM outbox WHERE turn = ?1 AND kind = 'final'",
         )?;
-        let parts: usize = query.query_row([&turn.id.0], |row| row.get(0))?;
+        let parts: usize = query.query_row([&turn.0], |row| row.get(0))?;
         // A running turn has at most its live message, which the outbox does not know.
         for part in from..parts.max(1) {
             self.add_outbox(&OutboxRow {
-                key: turn.id.send_key(format_args!("x{part}")),
-                account: turn.account.clone(),
-                place: turn.place.clone(),
-                turn: Some(turn.id.clone()),
+                key: turn.send_key(format_args!("x{part}")),
+                account: question.account.clone(),
+                place: question.place.clone(),
+                turn: Some(turn.clone()),
                 kind: OutboxKind::Removal,
                 part,
                 body: MessageBody::new(BodyKind::Notice, ""),
@@ -264,16 +271,22 @@ impl Tx<'_> {
     }
 
     /// Queues the first part of a turn's end once more, at `not_before`: by then every earlier edit has timed out.
-    pub fn show_again(&self, turn: &TurnRow, first: Option<&MessageBody>, not_before: i64) -> Result<()> {
+    pub fn show_again(
+        &self,
+        turn: &TurnId,
+        question: &RoomQuestion,
+        first: Option<&MessageBody>,
+        not_before: i64,
+    ) -> Result<()> {
         let Some(body) = first else { return Ok(()) };
-        if self.is_withdrawn(&turn.id)? {
+        if self.is_withdrawn(turn)? {
             return Ok(());
         }
         self.add_outbox(&OutboxRow {
-            key: turn.id.send_key("again"),
-            account: turn.account.clone(),
-            place: turn.place.clone(),
-            turn: Some(turn.id.clone()),
+            key: turn.send_key("again"),
+            account: question.account.clone(),
+            place: question.place.clone(),
+            turn: Some(turn.clone()),
             kind: OutboxKind::Again,
             part: 0,
             body,
@@ -282,13 +295,15 @@ impl Tx<'_> {
     }
 
     /// Whether the end of another turn has yet to arrive in the place of this turn.
-    pub fn other_end_pending(&self, turn: &TurnRow) -> Result<bool> {
+    pub fn other_end_pending(&self, turn: &TurnId, question: &RoomQuestion) -> Result<bool> {
         let mut query = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM outbox WHERE account = ?1 AND state = 'pending' AND kind = 'final'
                  AND room = ?2 AND thread IS ?3 AND turn <> ?4)",
         )?;
-        let (room, thread) = (turn.place.room.as_str(), turn.place.thread.as_ref().map(ThreadId::as_str));
-        Ok(query.query_row(params![turn.account.as_str(), room, thread, turn.id.0], |row| row.get(0))?)
+        let Place { room, thread } = &question.place;
+        let thread = thread.as_ref().map(ThreadId::as_str);
+        Ok(query
+            .query_row(params![question.account.as_str(), room.as_str(), thread, turn.0], |row| row.get(0))?)
     }
 
     /// Records that the room shows the message. Settles the turn with its last part.

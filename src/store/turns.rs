@@ -1,31 +1,36 @@
-//! Turns: how they are found and how they go on, until they end.
+//! Finds turns, and changes their state until they end.
 
 mod finish;
 mod row;
+mod source_columns;
 
 use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{AccountId, EventId, RoomId, ThreadId};
 
 pub use self::finish::FinishedTurn;
-use self::row::{COLUMNS, read_turn};
-pub use self::row::{PersonInfo, TurnRow, TurnState};
+pub use self::row::{RoomTurn, TurnRow, TurnState};
+use self::row::{columns, read_turn};
+pub use self::source_columns::actor;
+pub(in crate::store) use self::source_columns::stored_question;
+use self::source_columns::{SOURCE_COLUMNS, read_source, stored_request};
 use super::{Result, Tx, unix_now};
 use crate::agent::PreparedTurn;
 use crate::ids::{AgentName, SessionId, TurnId};
-use crate::turns::AppRequest;
+use crate::turn_source::TurnSource;
 
 /// A turn that has not ended.
 #[derive(Clone, Debug)]
 pub struct OpenTurn {
-    /// Which.
+    /// Id of the turn.
     pub id: TurnId,
     /// Somebody asked to stop it.
     pub stopping: bool,
 }
 
 impl Tx<'_> {
-    /// Puts a turn at the end of its session's line.
+    /// Adds a turn at the end of its session's queue.
     pub fn add_turn(&self, turn: &TurnRow) -> Result<()> {
+        let question = stored_question(&turn.id, &turn.source);
         self.conn
             .prepare_cached(
                 "INSERT INTO turns (id, session, account, room, thread, event, author, author_name, room_name,
@@ -37,26 +42,26 @@ impl Tx<'_> {
             .execute(params![
                 turn.id.0,
                 turn.session.0,
-                turn.account.as_str(),
-                turn.place.room.as_str(),
-                turn.place.thread.as_ref().map(ThreadId::as_str),
-                turn.event.as_str(),
-                turn.author,
-                turn.author_name,
-                turn.room_name,
-                turn.direct,
+                question.account.as_str(),
+                question.place.room.as_str(),
+                question.place.thread.as_ref().map(ThreadId::as_str),
+                question.event.as_str(),
+                question.author,
+                question.author_name,
+                question.room_name,
+                question.direct,
                 turn.prompt,
-                serde_json::to_string(&turn.media)?,
-                turn.attempt,
+                serde_json::to_string(&question.media)?,
+                question.attempt,
                 turn.key,
                 turn.state.name(),
                 unix_now(),
-                turn.speaker.as_ref().map(|speaker| &speaker.id),
-                turn.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
-                Some(turn.question.as_str()).filter(|question| *question != turn.event.as_str()),
-                turn.quote.as_ref().map(serde_json::to_string).transpose()?,
+                question.speaker.as_ref().map(|speaker| &speaker.id),
+                question.speaker.as_ref().and_then(|speaker| speaker.name.as_ref()),
+                Some(question.question.as_str()).filter(|id| *id != question.event.as_str()),
+                question.quote.as_ref().map(serde_json::to_string).transpose()?,
                 turn.agent.as_ref().map(AgentName::as_str),
-                turn.app_request.as_ref().map(serde_json::to_string).transpose()?,
+                stored_request(&turn.source)?,
             ])?;
         Ok(())
     }
@@ -66,9 +71,9 @@ impl Tx<'_> {
         self.one_turn("id = ?1", [&id.0])
     }
 
-    /// The same without what was asked and brought and would be sent, which may be large: for whoever only looks.
+    /// Like [`Tx::turn`], but without the large columns: prompt, prepared request and the input of an app.
     pub fn turn_head(&self, id: &TurnId) -> Result<Option<TurnRow>> {
-        let columns = COLUMNS
+        let columns = columns()
             .replace("prompt,", "'',")
             .replace("request,", "NULL,")
             .replace(" brought", " CASE WHEN brought IS NULL THEN NULL ELSE '{}' END");
@@ -77,29 +82,31 @@ impl Tx<'_> {
         rows.next()?.map(read_turn).transpose()
     }
 
-    /// The turn that an event started, or whose words it is, if that still waits to run.
+    /// The turn in a room that an event started, or whose words it is, if that still waits to run.
     pub fn waiting_turn_of(
         &self,
         account: &AccountId,
         room: &RoomId,
         event: &EventId,
-    ) -> Result<Option<TurnRow>> {
-        self.one_turn(
+    ) -> Result<Option<RoomTurn>> {
+        let turn = self.one_turn(
             "account = ?1 AND room = ?2 AND (event = ?3 OR question = ?3) AND state = 'queued' AND undone = 0
              ORDER BY seq DESC LIMIT 1",
             params![account.as_str(), room.as_str(), event.as_str()],
-        )
+        )?;
+        Ok(turn.and_then(TurnRow::in_room))
     }
 
-    /// Every turn that an event started, or whose words it is, and of which something may stay in the room.
-    pub fn turns_about(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<Vec<TurnRow>> {
-        self.turns_where(
+    /// Every turn in a room that an event started, or whose words it is, and that may still have messages there.
+    pub fn turns_about(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<Vec<RoomTurn>> {
+        let turns = self.turns_where(
             "account = ?1 AND room = ?2 AND (event = ?3 OR question = ?3) AND undone < 2 ORDER BY seq",
             params![account.as_str(), room.as_str(), event.as_str()],
-        )
+        )?;
+        Ok(turns.into_iter().filter_map(TurnRow::in_room).collect())
     }
 
-    /// Whether nothing of a turn is to stay in the room.
+    /// Whether everything of a turn is taken back from its room, or will be.
     pub fn is_withdrawn(&self, id: &TurnId) -> Result<bool> {
         let mut query = self.conn.prepare_cached("SELECT undone = 2 FROM turns WHERE id = ?1")?;
         Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())
@@ -114,22 +121,23 @@ impl Tx<'_> {
         )
     }
 
-    /// The last that a person asked for. What a program asks in the session of a room is not the room's to repeat or
-    /// to take back.
-    pub fn last_turn_of_people(&self, session: &SessionId) -> Result<Option<TurnRow>> {
-        self.one_turn(
+    /// Like [`Tx::last_turn`], but only turns that a person asked for: a room can neither repeat nor take back what an
+    /// app asked in its session.
+    pub fn last_turn_of_people(&self, session: &SessionId) -> Result<Option<RoomTurn>> {
+        let turn = self.one_turn(
             "session = ?1 AND undone = 0 AND brought IS NULL AND NOT (state = 'cancelled' AND api_calls = 0)
              ORDER BY seq DESC LIMIT 1",
             [&session.0],
-        )
+        )?;
+        Ok(turn.and_then(TurnRow::in_room))
     }
 
-    /// Whether no other question of its session came before.
-    pub fn is_first(&self, turn: &TurnRow) -> Result<bool> {
+    /// Whether the session began with the event of this turn.
+    pub fn is_first(&self, turn: &RoomTurn) -> Result<bool> {
         let mut query = self
             .conn
             .prepare_cached("SELECT event = ?2 FROM turns WHERE session = ?1 ORDER BY seq LIMIT 1")?;
-        Ok(query.query_row([&turn.session.0, turn.event.as_str()], |row| row.get(0))?)
+        Ok(query.query_row([&turn.row.session.0, turn.question.event.as_str()], |row| row.get(0))?)
     }
 
     /// The agent that the request of a turn was made for, if there was one.
@@ -139,7 +147,7 @@ impl Tx<'_> {
         Ok(agent.as_deref().and_then(AgentName::new))
     }
 
-    /// A session's turns that have not ended, in order.
+    /// Turns of a session that have not ended, in order.
     pub fn open_turns(&self, session: &SessionId) -> Result<Vec<OpenTurn>> {
         let mut query = self.conn.prepare_cached(
             "SELECT id, stop FROM turns
@@ -150,7 +158,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Every turn that has not ended, in order; what a start must take up again.
+    /// Every turn that has not ended, in order. A start resumes them.
     pub fn all_open_turns(&self) -> Result<Vec<(SessionId, TurnId)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT session, id FROM turns WHERE state IN ('queued', 'dispatched', 'streaming') ORDER BY seq",
@@ -159,15 +167,25 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Those among them that programs asked for.
-    pub fn open_turns_of_programs(&self) -> Result<Vec<TurnRow>> {
+    /// Turns of one app that have not ended, in order.
+    pub fn open_turns_of_app(&self, app: &str) -> Result<Vec<(SessionId, TurnId)>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT session, id FROM turns
+             WHERE state IN ('queued', 'dispatched', 'streaming') AND brought IS NOT NULL AND room = ?1 ORDER BY seq",
+        )?;
+        let rows = query.query_map([app], |row| Ok((SessionId(row.get(0)?), TurnId(row.get(1)?))))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Turns of apps that have not ended, in order.
+    pub fn open_app_turns(&self) -> Result<Vec<TurnRow>> {
         self.turns_where(
             "state IN ('queued', 'dispatched', 'streaming') AND brought IS NOT NULL ORDER BY seq",
             [],
         )
     }
 
-    /// Changes the question of a turn that still waits. A request that was made of the old one is never sent.
+    /// Changes the prompt of a turn that still waits. A request prepared from the old prompt is never sent.
     pub fn set_prompt(&self, id: &TurnId, prompt: &str) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE turns SET prompt = ?2, request = NULL WHERE id = ?1")?
@@ -175,8 +193,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The request that was made of `prompt` is stored and may be sent from now on. `false`: the question is
-    /// another one by now.
+    /// Stores the request prepared from `prompt`; it may be sent from now on. Returns `false` and stores nothing if the
+    /// prompt was edited meanwhile; without a `prompt` that is not checked.
     pub fn dispatch(&self, id: &TurnId, prompt: Option<&str>, prepared: &PreparedTurn) -> Result<bool> {
         let changed = self
             .conn
@@ -194,27 +212,27 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
-    /// What was asked in a turn, without the request that was made of it.
-    pub fn asked(&self, id: &TurnId) -> Result<Option<(String, Option<Box<AppRequest>>)>> {
-        let mut query = self.conn.prepare_cached("SELECT prompt, brought FROM turns WHERE id = ?1")?;
-        let found = query.query_row([&id.0], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?)));
-        let Some((prompt, app_request)) = found.optional()? else { return Ok(None) };
-        Ok(Some((prompt, app_request.as_deref().map(serde_json::from_str).transpose()?)))
+    /// The prompt and the source of a turn, without the prepared request.
+    pub fn asked(&self, id: &TurnId) -> Result<Option<(String, TurnSource)>> {
+        let asked = format!("SELECT prompt, {SOURCE_COLUMNS} FROM turns WHERE id = ?1");
+        let mut query = self.conn.prepare_cached(&asked)?;
+        let mut rows = query.query([&id.0])?;
+        rows.next()?.map(|row| Ok((row.get(0)?, read_source(row, 1)?))).transpose()
     }
 
-    /// The request that was stored for a turn; `None` if there is none.
+    /// The stored request of a turn, if there is one.
     pub fn request(&self, id: &TurnId) -> Result<Option<Vec<u8>>> {
         let mut query = self.conn.prepare_cached("SELECT request FROM turns WHERE id = ?1")?;
         Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// It is proven that nothing ran: the turn waits again, with its request.
+    /// Queues a turn again with its request: it is proven that nothing ran.
     pub fn requeue(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET state = 'queued' WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
-    /// It is proven that nothing ran: the turn waits again, without a request.
+    /// Queues a turn again without a request: it is proven that nothing ran.
     pub fn unprepare(&self, id: &TurnId) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -224,30 +242,30 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A person asked to stop the turn; kept, so that a crash does not revive it.
+    /// Stores that a turn is to stop, so that a crash does not revive it.
     pub fn ask_to_stop(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET stop = 1 WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
-    /// The turn no longer counts for `/retry`, `/undo` and history. Even one that recorded nothing here may
-    /// be remembered by the upstream, so the history is another one from now on.
+    /// Removes a turn from history, `/retry` and `/undo`. Forks the session even if nothing was recorded here, because
+    /// the upstream may remember the turn.
     pub fn take_back(&self, turn: &TurnRow) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET undone = 1 WHERE id = ?1")?.execute([&turn.id.0])?;
         self.forget_messages(&turn.id)?;
         self.fork_session(&turn.session)
     }
 
-    /// Nothing of the turn is to stay in the room, and nothing more of it will come there, whatever it still
-    /// does. Whether anything of it was remembered here.
+    /// Takes everything of a turn back from its room: nothing of it will be shown there any more. Returns whether the
+    /// transcript had anything of it.
     pub fn withdraw(&self, turn: &TurnRow) -> Result<bool> {
         self.conn.prepare_cached("UPDATE turns SET undone = 2 WHERE id = ?1")?.execute([&turn.id.0])?;
         self.forget_words(&turn.id)?;
         self.forget_messages(&turn.id)
     }
 
-    /// Forgets what was said in a turn of which nothing is to stay. One that runs has its words until its end, or
-    /// another question would seem to be asked.
+    /// Deletes the texts of a withdrawn turn. A running turn keeps its prompt until its end: a changed prompt would look
+    /// like an edit.
     fn forget_words(&self, id: &TurnId) -> Result<()> {
         self.conn
             .prepare_cached(
@@ -259,8 +277,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// How often the words of a turn were asked in its session before, and answered. `None` if that cannot be said: the
-    /// same was asked and nobody knows what became of it, or what was asked is forgotten.
+    /// Number of earlier turns of the session with the same prompt that were answered. `None` if it is uncertain: such a
+    /// turn has an unknown end, or an earlier prompt was deleted.
     pub fn answered_before(&self, turn: &TurnRow) -> Result<Option<usize>> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state <> 'done') FROM turns
@@ -274,7 +292,7 @@ impl Tx<'_> {
         Ok((unclear == 0).then_some(answered))
     }
 
-    /// Whether a turn with this key, which is what an upstream is told, runs or waits here.
+    /// Whether a turn with this idempotency key runs or waits here.
     pub fn is_under_way(&self, key: &str) -> Result<bool> {
         let mut query = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM turns
@@ -288,7 +306,8 @@ impl Tx<'_> {
     }
 
     fn turns_where(&self, filter: &str, values: impl rusqlite::Params) -> Result<Vec<TurnRow>> {
-        let mut query = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM turns WHERE {filter}"))?;
+        let mut query =
+            self.conn.prepare_cached(&format!("SELECT {} FROM turns WHERE {filter}", columns()))?;
         let mut rows = query.query(values)?;
         let mut turns = Vec::new();
         while let Some(row) = rows.next()? {

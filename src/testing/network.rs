@@ -4,6 +4,7 @@
 //! arrive and are acknowledged. The other end honours send keys, as a real network does: kill tests need that,
 //! because a terminal cannot take a line back.
 
+mod commands;
 mod config;
 
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use talaria_platform::{
-    BoxFuture, CancellationToken, EventBatch, Inbox, MessageBody, MessageId, Place, Platform,
-    PlatformCapabilities, PlatformError, PlatformErrorKind, RoomEvent, SendKey,
+    BoxFuture, CancellationToken, EventBatch, Inbox, MessageBody, MessageId, OperatorRequest, Place,
+    Platform, PlatformCapabilities, PlatformError, PlatformErrorKind, RequestRefusal, RoomEvent, SendKey,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -148,6 +149,13 @@ impl Platform for TestNetwork {
             key: key.clone(),
             body: body.clone(),
         }))
+    }
+
+    fn answer_operator<'a>(
+        &'a self,
+        request: OperatorRequest<'a>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, RequestRefusal>> {
+        Box::pin(commands::answer(&self.config, request))
     }
 
     fn edit<'a>(

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use talaria_platform::{AccountId, RoomId};
 use tokio::time::Instant;
 
 use crate::agent::{AgentError, AgentErrorKind, TurnEnd};
 use crate::i18n::LocalizedText;
+use crate::turn_source::TurnAsker;
 
 /// Failures in a row that prove the agent broken. Fewer may be about one prompt.
 const FAILURES: usize = 3;
@@ -15,15 +15,12 @@ const FAILURES: usize = 3;
 /// for this long, the state is unknown.
 const KNOWN: Duration = Duration::from_secs(15 * 60);
 
-/// The room or app that asked; an app counts as a room of the HTTP account.
-pub(super) type AskerPlace = (AccountId, RoomId);
-
 /// Tries that failed since the last success.
 #[derive(Debug, Default)]
 pub(super) struct AgentFailures {
     failures: usize,
     /// Askers whose prompts were refused as unfit, among the failures; at most `FAILURES`.
-    unfit: Vec<AskerPlace>,
+    unfit: Vec<TurnAsker>,
     last: Option<(Instant, AgentErrorKind, LocalizedText)>,
     /// The agent has answered somebody since the process began. Until then a wrong configuration may make every prompt
     /// look unfit.
@@ -32,7 +29,7 @@ pub(super) struct AgentFailures {
 
 impl AgentFailures {
     /// Records the end of one try.
-    pub(super) fn learn(&mut self, end: &Result<TurnEnd, AgentError>, asker: &AskerPlace, now: Instant) {
+    pub(super) fn learn(&mut self, end: &Result<TurnEnd, AgentError>, asker: &TurnAsker, now: Instant) {
         match end {
             Ok(TurnEnd::Done | TurnEnd::Limit) => self.is_well(),
             // A stop says nothing about the agent.
@@ -90,8 +87,8 @@ mod tests {
         Err(AgentError::new(kind, "no"))
     }
 
-    fn asker(room: &str) -> AskerPlace {
-        (AccountId::from("test"), RoomId::from(room))
+    fn asker(room: &str) -> TurnAsker {
+        TurnAsker::Room("test".into(), room.into())
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
+use super::source;
 use super::upstream_reports::UpstreamReports;
 pub use crate::agent::RESTART;
 use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, TurnEvent};
@@ -69,7 +70,7 @@ impl Asks {
             let left = tx.left_asks()?;
             for ask in &left {
                 let Some(turn) = tx.turn(&ask.turn)? else { continue };
-                let max = delivery.max_text(&turn.account);
+                let max = source::max_text(&delivery, &turn.source);
                 if tx.withdraw_ask(&ask.id, RESTART)? {
                     tx.audit_ask(&turn, &ask.digest, GATEWAY, None, RESTART)?;
                     let words = TextKey::AskRestarted.with("title", ask.title.as_str());

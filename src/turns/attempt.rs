@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::asks::TurnOutput;
 use super::sink::TurnSink;
-use super::{RunningTurn, Turns, fallback_notices, input_slot};
+use super::{RunningTurn, Turns, fallback_notices, input_slot, source};
 use crate::agent::{
     AgentError, AgentErrorKind, AgentInfo, AgentTurn, AttemptKind, PreparedTurn, RewindSupport, SharedAgent,
     TurnEnd,
@@ -79,7 +79,9 @@ impl Turns {
         let end = match ended {
             Some(end) => end,
             None => {
-                let resume = resumable && !row.is_ephemeral() && self.lasts(row) == PlaceLifetime::Always;
+                let resume = resumable
+                    && !source::is_ephemeral(&row.source)
+                    && self.lasts(&row.source) == PlaceLifetime::Always;
                 Box::pin(self.interrupt(run, stop, resume, sink, running)).await
             }
         };
@@ -161,9 +163,8 @@ impl Turns {
         prepared: &PreparedTurn,
     ) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
-        // Only people edit their prompts, and an app's prompt may be large.
-        let prompt = row.app_request.is_none().then(|| row.prompt.clone());
-        let max = self.delivery.max_text(&row.account);
+        let prompt = source::may_be_edited(&row.source).then(|| row.prompt.clone());
+        let max = source::max_text(&self.delivery, &row.source);
         let asked = about.taking(&turn.agent, &prepared.agent);
         let rewind = asked.map_or(RewindSupport::Unknown, |asked| asked.rewind);
         let attempt = turn.attempt;
@@ -193,7 +194,7 @@ impl Turns {
             // Told when the session has nothing more to do.
             self.ends_wait.store(true, Ordering::Release);
         }
-        if told && let Some(account) = self.delivery.account(&row.account) {
+        if told && let Some(account) = self.account_of(&row.source) {
             account.wake();
         }
         Ok(true)

@@ -2,6 +2,7 @@
 //!
 //! Each notice is stored in the transaction that changes who answers the session, so it is sent once.
 
+use super::source;
 use crate::agent::AgentInfo;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::notice::Notice;
@@ -30,13 +31,10 @@ pub(super) fn back(turn: &TurnRow, max_text: usize, knows: bool, words: &TextCat
 }
 
 fn notice(turn: &TurnRow, max_text: usize, phrase: &LocalizedText, words: &TextCatalog) -> Vec<OutboxRow> {
-    // An app has no room that could show it.
-    if turn.app_request.is_some() {
-        return Vec::new();
-    }
     // Random, because one turn may see several changes. The key is stored, so every try to send the notice has the same.
     let key = turn.id.send_key(format_args!("over.{}", random_hex(4)));
     // The notice is about the place, not about a message.
-    let notice = Notice { key, account: &turn.account, place: &turn.place, reply_to: None, max_text };
-    notice.rows(words, phrase)
+    let notice =
+        source::notice(&turn.source, key, max_text).map(|notice| Notice { reply_to: None, ..notice });
+    notice.map(|notice| notice.rows(words, phrase)).unwrap_or_default()
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
 
-use super::authorization::{may_retry, permitted};
 use super::run::PriorProgress;
-use super::{Turns, answer_files, fallback_notices, prompt_text};
+use super::source::{self, may_retry, permitted};
+use super::{Turns, answer_files, fallback_notices};
 use crate::agent::{NamedAgent, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
 use crate::ids::AgentName;
-use crate::media;
 use crate::reply::{self, TurnOutcome};
 use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
 use crate::turn_log::{TurnLog, TurnSummary};
+use crate::turn_source::{RoomQuestion, TurnSource};
 
 /// Answers with more bytes end one after the other: that takes several times what they have.
 const LARGE: usize = 1024 * 1024;
@@ -55,8 +55,7 @@ impl Turns {
         };
         let whole = is_whole(&outcome);
         let blank = text.trim().is_empty();
-        let account = self.delivery.account(&turn.account);
-        let max = self.delivery.max_text(&turn.account);
+        let account = self.account_of(&turn.source);
         // The process before this one may have died with an edit under way, which could still arrive after
         // the final: then the final is shown once more when that time has passed.
         let edits =
@@ -79,37 +78,24 @@ impl Turns {
         let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = answer_files::sort(files, more, takes, words);
-        let parts = match turn.app_request {
-            None => {
-                let failed = blank || !whole;
+        let parts = match &turn.source {
+            TurnSource::Room(question) => {
                 let shown = shown() + notes.as_str();
-                let remark = remark(&text, &shown);
-                let mut bodies: Vec<_> = reply::into_parts(shown, max)
-                    .into_iter()
-                    .enumerate()
-                    .map(|(part, markdown)| MessageBody {
-                        reply_to: Some(turn.event.clone()),
-                        failed,
-                        // The first part has rung, or the message has whose place it takes.
-                        silent: part > 0,
-                        ..MessageBody::new(kind, markdown)
-                    })
-                    .collect();
-                if let [body] = bodies.as_mut_slice() {
-                    body.remark = remark;
-                }
-                bodies
+                let max = source::max_text(&self.delivery, &turn.source);
+                final_parts(
+                    question,
+                    &text,
+                    shown,
+                    max,
+                    MessageBody { failed: blank || !whole, ..MessageBody::new(kind, "") },
+                )
             }
-            // Whoever reads it makes of it what it must be.
-            Some(_) => Vec::new(),
+            // Its readers render the text themselves.
+            TurnSource::App(_) => Vec::new(),
         };
-        // An earlier process may have fetched it, and only the request has the rest.
-        let attached = match &turn.app_request {
-            Some(app_request) => app_request.pictures(),
-            None => attached.unwrap_or_else(|| media::named(&turn.media)),
-        };
+        let attached = source::attached(&turn.source, attached);
         let said = (!blank).then(|| {
-            let mut said = prompt_text::spoken(turn) + attached.as_str();
+            let mut said = source::prompt(turn) + attached.as_str();
             // In place: it may be large.
             said.drain(..said.len() - said.trim_start_matches('\n').len());
             said
@@ -129,12 +115,12 @@ impl Turns {
             parts,
             files,
         };
-        let mark = (now.permitted && turn.attempt == 0).then(|| mark(&finish.outcome)).flatten();
+        let mark = now.permitted.then(|| mark(&finish.outcome)).flatten();
         let finish = Arc::new(finish);
         self.keep_end(turn.clone(), finish.clone(), again).await?;
-        self.surface(turn).ended(&finish.outcome);
-        if let (Some(mark), Some(account)) = (mark, self.delivery.account(&turn.account)) {
-            account.mark(&turn.place, &turn.event, mark);
+        self.surface(&turn.source).ended(&finish.outcome);
+        if let Some(mark) = mark {
+            self.mark(&turn.source, mark);
         }
         Ok(())
     }
@@ -147,7 +133,8 @@ impl Turns {
             let now = self.store.read(move |tx| {
                 let (anchored, asked) = (tx.anchor(&row.id)?.is_some(), tx.request_agent(&row.id)?);
                 let rules = live.now();
-                let (permitted, may_retry) = (permitted(tx, &rules, &row)?, may_retry(tx, &rules, &row)?);
+                let (permitted, may_retry) =
+                    (permitted(tx, &rules, &row.source)?, may_retry(tx, &rules, &row.source)?);
                 Ok(EndConditions { permitted, anchored, asked, may_retry })
             });
             match now.await {
@@ -175,7 +162,7 @@ impl Turns {
             let rewind = agent.about().rewind;
             let stays = finish.said.is_some();
             let whole = is_whole(&finish.outcome);
-            let max = self.delivery.max_text(&turn.account);
+            let max = source::max_text(&self.delivery, &turn.source);
             let rules = self.live.now();
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
@@ -191,9 +178,12 @@ impl Turns {
                         notices.iter().try_for_each(|notice| tx.add_outbox(notice))?;
                     }
                 }
-                match again {
-                    true => tx.show_again(&row, end.parts.first(), now + REQUEST.as_secs() as i64),
-                    false => Ok(()),
+                match row.source.room() {
+                    Some(question) if again => {
+                        let late = now + REQUEST.as_secs() as i64;
+                        tx.show_again(&row.id, question, end.parts.first(), late)
+                    }
+                    Some(_) | None => Ok(()),
                 }
             });
             match written.await {
@@ -206,6 +196,31 @@ impl Turns {
             }
         }
     }
+}
+
+/// The messages of an answer in its room, each like `body` but for its text.
+fn final_parts(
+    question: &RoomQuestion,
+    text: &str,
+    shown: String,
+    max_text: usize,
+    body: MessageBody,
+) -> Vec<MessageBody> {
+    let remark = remark(text, &shown);
+    let parts = reply::into_parts(shown, max_text).into_iter().enumerate();
+    let mut bodies: Vec<_> = parts
+        .map(|(part, markdown)| MessageBody {
+            markdown,
+            reply_to: Some(question.event.clone()),
+            // The first part notifies people, unless the live message has done so already.
+            silent: part > 0,
+            ..body.clone()
+        })
+        .collect();
+    if let [body] = bodies.as_mut_slice() {
+        body.remark = remark;
+    }
+    bodies
 }
 
 /// Where the gateway's own words begin in what is shown of an answer, and what they are.

@@ -11,9 +11,6 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use crate::ids::HTTP;
-use crate::store::TurnRow;
-
 /// Bytes of all prompts together. Each byte is in memory up to four times on its way (as received, as JSON, as the
 /// turn, as the request), so this limit keeps the process below its 200 MB.
 const ALL: usize = 32_000_000;
@@ -42,11 +39,6 @@ impl BudgetPayer {
     /// The app with this name; the empty name is the owner.
     pub fn app(name: &str) -> Self {
         if name.is_empty() { Self::Owner } else { Self::App(name.to_owned()) }
-    }
-
-    /// The payer of a stored turn.
-    pub(super) fn of(turn: &TurnRow) -> Self {
-        if turn.account.as_str() == HTTP { Self::app(turn.place.room.as_str()) } else { Self::Rooms }
     }
 }
 

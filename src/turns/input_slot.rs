@@ -12,11 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::input_budget::{BudgetPayer, InputPermit};
+use super::input_budget::InputPermit;
 use super::sink::TurnSink;
-use super::{RunningTurn, STORE_PAUSE, Turns, prompt_text};
+use super::{RunningTurn, STORE_PAUSE, Turns, source};
 use crate::agent::{AgentTurn, ModelParams, PreparedTurn, SessionMessage};
 use crate::store::{self, StoreError, TurnRow, Tx};
+use crate::turn_source::TurnSource;
 
 /// Input with more bytes is not held while the agent runs.
 const LARGE: usize = 16 * 1024;
@@ -60,9 +61,8 @@ impl AsRef<[u8]> for CountedRequest {
 
 /// Bytes that a turn holds of its prompt, app request and history.
 pub(super) fn size(row: &TurnRow, history: &[SessionMessage]) -> usize {
-    let app_request = row.app_request.as_ref().map_or(0, |app_request| app_request.bytes());
     let said = history.iter().map(|message| message.content.len());
-    row.prompt.len() + app_request + said.sum::<usize>()
+    row.prompt.len() + source::input_bytes(&row.source) + said.sum::<usize>()
 }
 
 /// Bytes of the pictures and files attached to a room's prompt.
@@ -78,13 +78,12 @@ pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &
     if bytes <= LARGE {
         return;
     }
-    if row.app_request.is_some() {
+    if row.source.app().is_some() {
         // A row that others hold too would have to be copied.
         let Some(row) = Arc::get_mut(row) else { return };
         (row.prompt, row.prepared) = (String::new(), None);
-        if let Some(app_request) = &mut row.app_request {
-            (app_request.parts, app_request.system, app_request.params) =
-                (Vec::new(), None, ModelParams::default());
+        if let TurnSource::App(request) = &mut row.source {
+            request.drop_input();
         }
         (turn.prompt, turn.context) = (String::new(), String::new());
         (turn.parts, turn.history, turn.params) = (Vec::new(), Vec::new(), ModelParams::default());
@@ -135,12 +134,14 @@ impl Turns {
         (sink, running): (&TurnSink<'_>, &RunningTurn),
     ) -> store::Result<()> {
         let Some(bytes) = running.input.lock().set_aside else { return Ok(()) };
-        if row.app_request.is_none() {
+        if row.source.app().is_none() {
             return self.load_attached(row, turn, prepared, what, bytes, (sink, running)).await;
         }
         let permit = match what {
             Reload::Question => {
-                tokio::time::timeout(AT_END, self.input_budget.take(&BudgetPayer::of(row), bytes)).await.ok()
+                tokio::time::timeout(AT_END, self.input_budget.take(&source::payer(&row.source), bytes))
+                    .await
+                    .ok()
             }
             Reload::Request | Reload::All => self.room_for_input(row, bytes, (sink, running)).await,
         };
@@ -152,9 +153,9 @@ impl Turns {
         if what == Reload::Question {
             let id = row.id.clone();
             // A turn that was removed meanwhile leaves nothing to remember.
-            if let Some((prompt, app_request)) = self.read_surely(move |tx| tx.asked(&id)).await? {
+            if let Some(asked) = self.read_surely(move |tx| tx.asked(&id)).await? {
                 let row = Arc::make_mut(row);
-                (row.prompt, row.app_request) = (prompt, app_request);
+                (row.prompt, row.source) = asked;
             }
             return Ok(());
         }
@@ -164,13 +165,9 @@ impl Turns {
         });
         let (Some(stored), history) = read.await? else { return Ok(()) };
         let row = Arc::make_mut(row);
-        (row.prompt, row.app_request) = (stored.prompt, stored.app_request);
-        turn.context = prompt_text::context(&self.settings.context, self.settings.names, row);
-        turn.prompt = prompt_text::spoken(row);
-        if let Some(app_request) = &row.app_request {
-            (turn.parts, turn.params) = (app_request.parts.clone(), app_request.params.clone());
-        }
-        turn.history = history;
+        (row.prompt, row.source) = (stored.prompt, stored.source);
+        (turn.context, turn.prompt, turn.history) = (self.context(row), source::prompt(row), history);
+        source::describe(&row.source, turn);
         if let Some(prepared) = prepared {
             prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
         }
@@ -196,7 +193,7 @@ impl Turns {
             }
             (Reload::Request | Reload::All, None) => {
                 running.input.lock().set_aside = None;
-                turn.prompt = prompt_text::spoken(row);
+                turn.prompt = source::prompt(row);
                 Box::pin(self.fetch_media(row, turn, running, sink)).await;
             }
         }
@@ -217,7 +214,7 @@ impl Turns {
         bytes: usize,
         (sink, running): (&TurnSink<'_>, &RunningTurn),
     ) -> Option<InputPermit> {
-        let payer = BudgetPayer::of(row);
+        let payer = source::payer(&row.source);
         tokio::select! {
             biased;
             () = self.interrupted(running, sink) => None,

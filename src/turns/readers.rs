@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::app_request::WhenUnread;
 use super::input_slot::InputSlot;
-use super::{AppRequest, RunningTurn, STORE_PAUSE, Turns};
+use super::{RunningTurn, STORE_PAUSE, Turns, source};
 use crate::agent::{PriorAsk, SessionMessage};
 use crate::ids::{SessionId, TurnId};
 use crate::metrics::GaugeGuard;
 use crate::store::{self, TurnRow};
 use crate::turn_log::{LogBudget, LogReader, TurnLog};
+use crate::turn_source::WhenUnread;
 
 /// How long the log of an app's turn stays after its end. Later readers get the stored text.
 const KEPT: Duration = Duration::from_secs(10 * 60);
@@ -120,7 +120,7 @@ impl TurnWatch {
 impl TurnLogs {
     /// Returns the log of a turn that is about to run, or waits to. Opens it if needed.
     pub fn open(&self, row: &TurnRow, cap: usize) -> Arc<TurnLog> {
-        let patience = row.app_request.as_deref().map(|app_request: &AppRequest| app_request.patience);
+        let patience = source::when_unread(&row.source);
         let mut inner = self.lock();
         inner.forget_old();
         let TurnLogsState { open, asked_before, suspended, .. } = &mut *inner;

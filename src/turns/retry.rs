@@ -10,7 +10,7 @@ use super::input_slot::{self, Reload};
 use super::retry_policy::{AttemptFacts, NextAttempt, RetryPause, RetryVerdict, judge};
 use super::run::RunResult;
 use super::sink::TurnSink;
-use super::{RunningTurn, Turns, WhenAway, prompt_text};
+use super::{RunningTurn, Turns, source};
 use crate::agent::{AgentTurn, AttemptKind, PreparedTurn, TurnEvent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::reply::TurnOutcome;
@@ -62,10 +62,7 @@ impl Turns {
                 resumable: prepared.as_ref().is_some_and(|prepared| prepared.resumable),
                 attempt: turn.attempt,
                 prepared_again,
-                when_away: row
-                    .app_request
-                    .as_ref()
-                    .map_or_else(WhenAway::default, |app_request| app_request.when_away),
+                when_away: source::when_away(&row.source),
             };
             let verdict = judge(end, facts);
             if let RetryVerdict::Over(outcome) = &verdict {
@@ -159,7 +156,7 @@ impl Turns {
 
     /// How long a turn is tried again.
     fn retry_for(&self, row: &TurnRow) -> Duration {
-        match self.lasts(row) {
+        match self.lasts(&row.source) {
             // A script waits for each answer, and nobody goes on with it later.
             PlaceLifetime::Process => self.settings.retry_scripts_for,
             PlaceLifetime::Always | PlaceLifetime::Gone => self.settings.retry_for,
@@ -175,8 +172,7 @@ impl Turns {
         sink: &TurnSink<'_>,
         running: &RunningTurn,
     ) -> store::Result<bool> {
-        // Only people edit their prompts, and an app's prompt may be large.
-        if row.app_request.is_some() {
+        if !source::may_be_edited(&row.source) {
             return Ok(false);
         }
         let id = row.id.clone();
@@ -184,7 +180,7 @@ impl Turns {
         let edited = stored.filter(|stored| stored.prepared.is_none() && stored.prompt != row.prompt);
         let Some(edited) = edited else { return Ok(false) };
         Arc::make_mut(row).prompt = edited.prompt;
-        turn.prompt = prompt_text::spoken(row);
+        turn.prompt = source::prompt(row);
         self.fetch_media(row, turn, running, sink).await;
         Ok(true)
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::WhenAway;
 use crate::agent::{AgentError, AgentErrorKind, AttemptKind, TurnEnd};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::reply::TurnOutcome;
+use crate::turn_source::WhenAway;
 
 /// Shortest and longest pause between two tries, whatever an upstream asks for.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use talaria_platform::{PlaceLifetime, spawn_task};
-use tracing::Instrument as _;
+use talaria_platform::PlaceLifetime;
 
-use super::authorization::{may_talk_to, permitted};
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
-use super::{BudgetPayer, RunningTurn, Turns, checkpoint, input_slot, prompt_text};
-use crate::agent::{AgentScratch, AgentTurn, AttemptKind, NamedAgent, SessionMessage, TurnEvent, TurnOrigin};
+use super::source::{self, may_talk_to, permitted};
+use super::{RunningTurn, Turns, input_slot, prompt_text};
+use crate::agent::{
+    AgentScratch, AgentTurn, AttemptKind, ModelParams, NamedAgent, SessionMessage, TurnOrigin,
+};
 use crate::i18n::TextKey;
 use crate::ids::TurnId;
+use crate::media;
 use crate::reply::TurnOutcome;
 use crate::store::{self, SessionRow, TurnRow, TurnState};
 use crate::testing::failpoint;
 use crate::turn_log::TurnLog;
-use crate::{conversation, media};
 
 /// The mark on a question that is taken up.
 const TAKEN_UP: &str = "👀";
@@ -82,45 +83,24 @@ impl Turns {
             }
             return Ok(());
         };
-        let account = self.delivery.account(&turn.account);
-        if account.is_none() && turn.app_request.is_none() {
-            tracing::warn!(account = %turn.account, "a turn waits for a platform that is no longer configured");
+        if !self.can_be_answered(&turn.source) {
             return Ok(());
         }
-        // What is asked again has its marks, and they cannot be taken back: others beside them would say both.
-        if before.permission == TurnPermission::Granted
-            && turn.state == TurnState::Queued
-            && !turn.stop
-            && turn.attempt == 0
-            && let Some(account) = &account
-        {
-            account.mark(&turn.place, &turn.event, TAKEN_UP);
+        if before.permission == TurnPermission::Granted && turn.state == TurnState::Queued && !turn.stop {
+            self.mark(&turn.source, TAKEN_UP);
         }
+        let account = self.account_of(&turn.source);
         let log = self.logs.open(&turn, self.settings.turn_bytes);
         log.told_before(before.already_shown.clone());
-        // A task of its own, so that a delta does not wake it; it ends with the log.
-        let shown = match account.clone() {
-            Some(account) => {
-                let shown =
-                    conversation::show(account, turn.clone(), log.clone(), before.already_shown.clone());
-                spawn_task("show-a-turn", shown.in_current_span())
-            }
-            None => {
-                let kept = checkpoint::keep(
-                    self.store.clone(),
-                    turn.id.clone(),
-                    log.clone(),
-                    before.already_shown.len(),
-                );
-                spawn_task("checkpoint-a-turn", kept.in_current_span())
-            }
-        };
+        let shown = self.present(&turn, &log, before.already_shown.clone());
         let result = {
             let _end = EndOfLog { logs: &self.logs, log: &log, id: &running.id };
             self.run_and_keep(turn, session, before, history, &log, running).await
         };
         running.input.put(None);
-        if let Err(error) = shown.await {
+        if let Some(shown) = shown
+            && let Err(error) = shown.await
+        {
             tracing::error!(%error, "showing a turn broke; the room gets its end all the same");
         }
         if let Some(account) = account {
@@ -165,10 +145,8 @@ impl Turns {
                 failpoint("turn.finished");
             }
             RunResult::Suspended => {
-                // While no process is there, nobody should take the part that is shown for the whole answer.
-                if turn.app_request.is_none() && !(log.text().is_empty() && before.already_shown.is_empty()) {
-                    // One that is full ends anyway.
-                    let _ = log.append(TurnEvent::Notice(Some(TextKey::GatewayStopped.into())));
+                if !(log.text().is_empty() && before.already_shown.is_empty()) {
+                    source::tell_suspended(&turn.source, log);
                 }
                 log.suspend();
             }
@@ -203,7 +181,7 @@ impl Turns {
     /// Loads a turn once there is room for it.
     async fn load(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let Some(loaded) = self.load_now(running).await? else { return Ok(None) };
-        let (payer, bytes) = (BudgetPayer::of(&loaded.0), input_slot::size(&loaded.0, &loaded.3));
+        let (payer, bytes) = (source::payer(&loaded.0.source), input_slot::size(&loaded.0, &loaded.3));
         if let Some(permit) = self.input_budget.try_take(&payer, bytes) {
             running.input.put(Some(permit));
             return Ok(Some(loaded));
@@ -233,9 +211,9 @@ impl Turns {
                 let history = tx.history(&turn.session, settings.history_messages, settings.history_bytes)?;
                 let rules = live.now();
                 let agent = turn.agent.as_ref().unwrap_or(&default);
-                let permission = match permitted(tx, &rules, &turn)? {
+                let permission = match permitted(tx, &rules, &turn.source)? {
                     false => TurnPermission::NotAsking,
-                    true if !may_talk_to(tx, &rules, &turn, agent)? => TurnPermission::NotThisAgent,
+                    true if !may_talk_to(tx, &rules, &turn.source, agent)? => TurnPermission::NotThisAgent,
                     true => TurnPermission::Granted,
                 };
                 let before = PriorProgress {
@@ -267,7 +245,7 @@ impl Turns {
             return Ok(RunResult::Over(if resumed { TurnOutcome::Stopped } else { not_run }));
         }
         // Nobody is left there who could read it, and what is shown where somebody else asks would be no answer.
-        if self.lasts(row) == PlaceLifetime::Gone {
+        if self.lasts(&row.source) == PlaceLifetime::Gone {
             return Ok(RunResult::Over(TurnOutcome::Interrupted));
         }
         let stored = self.prepared_of(row);
@@ -279,7 +257,7 @@ impl Turns {
         // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         // What is resumed had its first text from an earlier process.
-        let first = (!resumed).then(|| self.surface(row).first_delta.clone());
+        let first = (!resumed).then(|| self.surface(&row.source).first_delta.clone());
         let sink = TurnSink::new(log, first);
         if lost {
             return match stored {
@@ -300,7 +278,7 @@ impl Turns {
         }
         let mut drive = self.keep_trying(row, &mut turn, &sink, running).await?;
         if matches!(drive, RunResult::Suspended | RunResult::Over(TurnOutcome::Interrupted))
-            && self.lasts(row) == PlaceLifetime::Process
+            && self.lasts(&row.source) == PlaceLifetime::Process
         {
             // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
             self.agent_of(row).agent.abandon(&turn);
@@ -319,44 +297,38 @@ impl Turns {
         history: Vec<SessionMessage>,
         resumed: bool,
     ) -> AgentTurn {
-        let app_request = row.app_request.as_deref();
-        let room = || TurnOrigin {
-            user_id: Some(row.author.clone()),
-            user_name: row.author_name.clone(),
-            chat_id: Some(row.place.room.as_str().to_owned()),
-            chat_name: row.room_name.clone(),
-            chat_type: Some(if row.direct { "direct" } else { "group" }.to_owned()),
-            thread_id: row.place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
-        };
-        AgentTurn {
+        let mut turn = AgentTurn {
             id: row.id.clone(),
             agent: self.agent_of(row).name,
             session: session.upstream_id(),
             // Settled when the request is stored.
             upstream: None,
-            context: self.context_of(row),
+            context: self.context(row),
             history,
-            prompt: prompt_text::spoken(row),
-            parts: app_request.map(|app_request| app_request.parts.clone()).unwrap_or_default(),
+            prompt: source::prompt(row),
+            parts: Vec::new(),
             images: Vec::new(),
             files: Vec::new(),
             key: row.key.clone(),
-            // Where a program asks there is no room to name, but it may relay for one.
-            origin: app_request.map_or_else(room, |app_request| app_request.origin.clone()),
+            origin: TurnOrigin::default(),
             attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
-            params: app_request.map(|app_request| app_request.params.clone()).unwrap_or_default(),
-            memory: app_request.and_then(|app_request| app_request.memory.clone()),
-            hops: app_request.map_or(0, |app_request| app_request.hops),
+            params: ModelParams::default(),
+            memory: None,
+            hops: 0,
             scratch: AgentScratch::default(),
-        }
+        };
+        source::describe(&row.source, &mut turn);
+        turn
     }
 
-    /// The system message of a turn: the text for all agents, then that for its own, then the place and the person.
-    fn context_of(&self, row: &TurnRow) -> String {
+    /// The system message of a turn: the operator's text for all agents, then that for its own agent, then the text of
+    /// the source.
+    pub(super) fn context(&self, row: &TurnRow) -> String {
         let rules = self.live.now();
         let texts = [self.settings.context.as_str(), rules.agents.instructions(&self.agent_name_of(row))];
         let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        prompt_text::context(&texts.join("\n\n"), self.settings.names, row)
+        let own = source::system_text(&row.source, self.settings.names);
+        prompt_text::context(&texts.join("\n\n"), own)
     }
 
     /// Fetches what is attached: pictures and files go along, text becomes a part of the prompt, and of what stays
@@ -368,17 +340,18 @@ impl Turns {
         running: &RunningTurn,
         sink: &TurnSink<'_>,
     ) {
-        if row.media.is_empty() {
+        let Some(media) = row.source.room().map(|question| &question.media) else { return };
+        if media.is_empty() {
             return;
         }
-        let Some(account) = self.delivery.account(&row.account) else { return };
+        let Some(account) = self.account_of(&row.source) else { return };
         // Counted as the senders say, so that a slow file holds up nobody else's; and as it is once it is here.
         let asked = input_slot::size(row, &turn.history);
         running.input.put(None);
-        let room = self.room_for_input(row, asked + media::announced(&row.media), (sink, running));
+        let room = self.room_for_input(row, asked + media::announced(media), (sink, running));
         let Some(mut permit) = room.await else { return };
         let fetched = tokio::select! {
-            fetched = media::fetch(account.platform(), &row.media, self.settings.files) => fetched,
+            fetched = media::fetch(account.platform(), media, self.settings.files) => fetched,
             // `make_ready` looks at the same before it makes a request, so there is none without what is attached.
             () = self.interrupted(running, sink) => return,
         };

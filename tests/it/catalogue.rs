@@ -32,7 +32,6 @@ const OTHERS: &[(&str, &str)] = &[
 
 /// Single sentences of other files that never reach a room, with the reason.
 const SINGLE: &[(&str, &str, &str)] = &[
-    ("adapters/console/src/config.rs", "the terminal", "the operator at the shell"),
     ("adapters/console/src/inbound.rs", "what is answered cannot be shown any more", "an error, for the log"),
     ("adapters/console/src/outbound.rs", "the writer has ended", "an error, for the log"),
     ("src/access.rs", "admins only", "a rule in the audit"),

@@ -4,6 +4,7 @@ mod absent;
 mod approvals;
 mod audit;
 mod check;
+mod kind_commands;
 mod owner_key;
 mod pairing;
 mod reload;

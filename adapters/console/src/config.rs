@@ -25,7 +25,7 @@ impl PlatformKind for ConsoleKind {
     }
 
     fn title(&self) -> &'static str {
-        "the terminal"
+        "console"
     }
 
     fn people(&self) -> Option<PeopleTraits> {

@@ -34,8 +34,8 @@ use talaria_platform::{
 };
 
 pub use config::{EncryptionPolicy, LoginMethod, MatrixKind, MatrixSettings, StoreKey};
-pub use encryption::verify::{VerificationStage, VerificationView, VerifyAnswer};
-pub use operator::{AccountStatus, DoctorCheck, DoctorReport};
+pub(crate) use encryption::verify::{VerificationStage, VerificationView, VerifyAnswer};
+pub(crate) use operator::{AccountStatus, DoctorReport};
 
 use account::MatrixAccount;
 
@@ -53,22 +53,22 @@ impl Matrix {
     }
 
     /// Facts about the account, for the operator. Works only while the account is open.
-    pub async fn status(&self) -> Result<AccountStatus, OperatorError> {
+    async fn status(&self) -> Result<AccountStatus, OperatorError> {
         Ok(operator::status_of(&self.opened()?.opened).await)
     }
 
     /// Checks the account, for the operator.
-    pub async fn doctor(&self) -> Result<DoctorReport, OperatorError> {
+    async fn doctor(&self) -> Result<DoctorReport, OperatorError> {
         Ok(operator::health_of(&self.opened()?.opened, &self.settings).await)
     }
 
     /// Verifications that wait or are under way.
-    pub async fn verifications(&self) -> Result<Vec<VerificationView>, OperatorError> {
+    async fn verifications(&self) -> Result<Vec<VerificationView>, OperatorError> {
         Ok(encryption::verify::list(&self.opened()?.opened).await)
     }
 
     /// Carries out the operator's action on a verification.
-    pub async fn verify(&self, id: &str, answer: VerifyAnswer) -> Result<VerificationView, OperatorError> {
+    async fn verify(&self, id: &str, answer: VerifyAnswer) -> Result<VerificationView, OperatorError> {
         encryption::verify::answer(&self.opened()?.opened, id, answer).await
     }
 

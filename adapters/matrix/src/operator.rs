@@ -20,7 +20,7 @@ use crate::error::from_sdk;
 use crate::login::{self, OpenedAccount};
 use crate::operator_error::in_words;
 
-pub use doctor::{DoctorCheck, DoctorReport, RATE_LIMITS};
+pub(crate) use doctor::{DoctorReport, RATE_LIMITS};
 
 /// How long the first sync of a new device may take.
 const FIRST_SYNC: Duration = Duration::from_secs(120);
@@ -28,29 +28,29 @@ const FIRST_SYNC: Duration = Duration::from_secs(120);
 /// An account as the operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountStatus {
-    /// The account.
+    /// Its full id.
     pub user: String,
-    /// Our device.
+    /// Id of our device.
     pub device: String,
-    /// Its public key, in groups of four, as clients show it.
+    /// The device's public key, in groups of four, as clients show it.
     pub fingerprint: String,
-    /// Where it is logged in.
+    /// Address of the homeserver.
     pub homeserver: String,
-    /// Others can see that the device belongs to the account.
+    /// Whether others can see that the device belongs to the account.
     pub signed: bool,
-    /// How far the device is, in words.
+    /// State of the device's set-up, in words.
     pub says: String,
-    /// What to do about it.
+    /// The next step, if the device is not signed.
     pub hint: Option<String>,
-    /// Room keys are backed up.
+    /// Whether room keys are backed up.
     pub backup: bool,
-    /// Where the recovery key is, until somebody takes it away from there.
+    /// File with the recovery key, until a person takes it away from there.
     pub recovery_key: Option<String>,
-    /// Rooms that it is in.
+    /// Number of rooms that it is in.
     pub rooms: usize,
-    /// Those of them that are encrypted.
+    /// Number of encrypted rooms among them.
     pub encrypted: usize,
-    /// Verifications that wait for the operator.
+    /// Number of verifications that wait for the operator.
     pub verifications: usize,
 }
 

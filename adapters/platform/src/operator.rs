@@ -35,9 +35,9 @@ pub struct CommandReport {
 /// Why a command printed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandFailure {
-    /// It needs a running gateway, and none runs.
+    /// The command needs a running gateway, and none runs.
     NotRunning,
-    /// It failed; the operator is told why.
+    /// The command failed; the operator is told why.
     Failed(OperatorError),
 }
 
@@ -99,11 +99,11 @@ pub fn write_answer(answer: &impl Serialize) -> Result<Vec<u8>, RequestRefusal> 
 /// Why an account does not answer an [`OperatorRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestRefusal {
-    /// It does not know the action: the command belongs to another version.
+    /// The account does not know the action: the command belongs to another version.
     UnknownAction,
     /// The question cannot be read.
     Malformed(String),
-    /// It failed; the operator is told why.
+    /// The request failed; the operator is told why.
     Failed(OperatorError),
 }
 

@@ -12,7 +12,7 @@ use crate::server::{ApiError, TurnLimits, responses};
 use crate::store::{
     ContinuationPoint, KeyLookup, NewSession, Result, StoredResponse, TurnRow, Tx, ephemeral_expiry,
 };
-use crate::turns::WhenUnread;
+use crate::turn_source::{TurnSource, WhenUnread};
 
 /// Turns that may wait behind the one that runs in a session.
 const WAITING: usize = 8;
@@ -71,10 +71,9 @@ impl SubmitTransaction {
         }
         let Self { mut turn, app, key, digest, keep, default_agent, .. } = self;
         // What the session always says, then what this request says.
-        if let (Some(prompt), Some(app_request)) =
-            (tx.system_prompt(&turn.session)?, turn.app_request.as_mut())
+        if let (Some(prompt), TurnSource::App(request)) = (tx.system_prompt(&turn.session)?, &mut turn.source)
         {
-            app_request.system = join_system([Some(prompt), app_request.system.take()]);
+            request.system = join_system([Some(prompt), request.system.take()]);
         }
         tx.fork_for_agent(&turn, &default_agent)?;
         tx.add_turn(&turn)?;
@@ -108,8 +107,7 @@ impl SubmitTransaction {
     /// Finds its session, or begins it; and says if it must not go there.
     fn find_session(&mut self, tx: &Tx<'_>) -> Result<Option<ApiError>> {
         // What is stored nowhere else goes when nobody can ask for it any more.
-        let patience =
-            self.turn.app_request.as_ref().map_or(WhenUnread::None, |app_request| app_request.patience);
+        let patience = self.turn.source.app().map_or(WhenUnread::None, |request| request.patience);
         let expires = self.keep.is_none().then(|| ephemeral_expiry(patience));
         if let Some(response) = &self.after {
             match tx.go_on_from(&self.app, response, &self.turn.session, expires)? {

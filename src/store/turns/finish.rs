@@ -1,4 +1,4 @@
-//! What people could already read of a turn, and its end.
+//! The text of a turn that people could already read, and the end of a turn.
 
 use std::sync::Arc;
 
@@ -10,39 +10,40 @@ use crate::agent::{MessageRole, TokenUsage, TranscriptRecord};
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
 use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
+use crate::turn_source::{RoomQuestion, TurnSource};
 
-/// The end of a turn: what is stored in one transaction with the parts the room must show.
+/// The end of a turn, stored in one transaction together with the messages that its room must show.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the schema says what each column is")]
 pub struct FinishedTurn {
     /// Shared with the log of the turn: it may be long.
     pub text: Arc<String>,
-    /// Whether that is another one than what was told while it grew, and not only longer.
+    /// Whether `text` is not an extension of the text that readers got while it grew.
     pub text_replaced: bool,
     pub outcome: TurnOutcome,
     pub api_calls: u32,
     pub tools: Vec<String>,
     pub history_offset: usize,
     pub usage: TokenUsage,
-    /// What the person said, if the turn is to be remembered.
+    /// The prompt for the transcript; `None` if the turn is not recorded.
     pub said: Option<String>,
-    /// What was answered, if the agent told its messages; otherwise that is `text`.
+    /// The answer for the transcript, if the agent reported its messages; otherwise `text` is recorded.
     pub records: Vec<TranscriptRecord>,
     pub parts: Vec<MessageBody>,
-    /// What comes after the parts, each as a message of its own.
+    /// Files that are sent after the parts, each as a message of its own.
     pub files: Vec<OutgoingFile>,
 }
 
 impl Tx<'_> {
-    /// Keeps text that people are about to see; `offset` is the length of what was kept before.
+    /// Stores text that people are about to see; `offset` is the length of the text stored before.
     pub fn checkpoint(&self, id: &TurnId, offset: usize, text: &str) -> Result<()> {
-        // Behind the end there is nothing to keep, and nobody would take it away again.
+        // Not after the end: nothing would delete the row again.
         let mut keep = self.conn.prepare_cached(
             "INSERT OR REPLACE INTO checkpoints (turn, offset, text)
              SELECT ?1, ?2, ?3 FROM turns WHERE id = ?1 AND state = 'streaming'",
         )?;
         let kept = params![id.0, i64::try_from(offset).unwrap_or(i64::MAX), text];
-        // Only the first text of a turn finds it in another state, and every edit comes by here.
+        // Only the first text of a turn finds another state; every edit runs this statement.
         if keep.execute(kept)? == 0 && self.begin_streaming(id)? {
             keep.execute(kept)?;
         }
@@ -57,7 +58,7 @@ impl Tx<'_> {
         Ok(begins > 0)
     }
 
-    /// All text that was kept of a turn.
+    /// All stored text of an unfinished turn.
     pub fn checkpointed(&self, id: &TurnId) -> Result<String> {
         let mut query =
             self.conn.prepare_cached("SELECT text FROM checkpoints WHERE turn = ?1 ORDER BY offset")?;
@@ -69,14 +70,14 @@ impl Tx<'_> {
         Ok(text)
     }
 
-    /// Stores the end of a turn together with everything the room must show of it.
+    /// Stores the end of a turn, together with the messages that its room must show.
     pub fn finish(&self, turn: &TurnRow, finish: &FinishedTurn) -> Result<()> {
-        // The question is gone, or another attempt takes the place of this one.
+        // The question was deleted, or another attempt replaces this one.
         let withdrawn = self.is_withdrawn(&turn.id)?;
-        // Without parts (a caller that is no room) nothing is left to wait for.
+        // Without parts, as for an app, there is no delivery to wait for.
         let nothing_to_show = withdrawn || finish.parts.is_empty();
         let state = if nothing_to_show { TurnState::after(&finish.outcome) } else { TurnState::Finalizing };
-        // Nothing is ever sent again for a turn that is over. Not in a step of its own: each writes the whole row anew.
+        // Nothing is sent again for a turn that is over. Not a statement of its own: each rewrites the whole row.
         let request = if nothing_to_show && !withdrawn { "NULL" } else { "request" };
         self.conn
             .prepare_cached(&format!(
@@ -96,11 +97,8 @@ impl Tx<'_> {
                 i64::try_from(finish.usage.input).unwrap_or(i64::MAX),
                 i64::try_from(finish.usage.output).unwrap_or(i64::MAX),
                 unix_now(),
-                // Pictures and what was said to the system are for the run, and nobody asks for them any more.
-                turn.app_request
-                    .as_ref()
-                    .map(|app_request| serde_json::to_string(&app_request.remains()))
-                    .transpose()?,
+                // Pictures and the system text are only for the run.
+                turn.source.app().map(|request| serde_json::to_string(&request.remains())).transpose()?,
                 finish.text_replaced,
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
@@ -116,13 +114,21 @@ impl Tx<'_> {
                 }
             }
         }
-        self.settle_ephemeral(turn)?;
+        match &turn.source {
+            TurnSource::Room(question) => self.show_end(&turn.id, question, finish),
+            // Its readers render the end themselves.
+            TurnSource::App(request) => self.settle_ephemeral(&turn.session, request),
+        }
+    }
+
+    /// Puts the end of a room's turn into the outbox.
+    fn show_end(&self, turn: &TurnId, question: &RoomQuestion, finish: &FinishedTurn) -> Result<()> {
         for (part, body) in finish.parts.iter().enumerate() {
             self.add_outbox(&OutboxRow {
-                key: turn.id.send_key(part),
-                account: turn.account.clone(),
-                place: turn.place.clone(),
-                turn: Some(turn.id.clone()),
+                key: turn.send_key(part),
+                account: question.account.clone(),
+                place: question.place.clone(),
+                turn: Some(turn.clone()),
                 kind: OutboxKind::Final,
                 part,
                 body,
@@ -130,17 +136,17 @@ impl Tx<'_> {
             })?;
         }
         for (index, file) in finish.files.iter().enumerate() {
-            self.add_file(turn, finish.parts.len() + index, file)?;
+            self.add_file(turn, question, finish.parts.len() + index, file)?;
         }
         Ok(())
     }
 
-    /// The stored end of a turn, without what was said and parts.
+    /// The stored end of a turn, without transcript, parts and files.
     pub fn finished(&self, id: &TurnId) -> Result<Option<(TurnState, FinishedTurn)>> {
         self.finish_of(id, true)
     }
 
-    /// The stored end of a turn with the beginning of its text only, enough to see whether there is any.
+    /// Like [`Tx::finished`], but only the beginning of the text: enough to see whether there is any.
     pub fn finished_in_short(&self, id: &TurnId) -> Result<Option<(TurnState, FinishedTurn)>> {
         self.finish_of(id, false)
     }
@@ -205,13 +211,13 @@ impl Tx<'_> {
         Ok(bytes.flatten().unwrap_or_default())
     }
 
-    /// The room shows everything: the turn is where its outcome says.
+    /// Moves a turn to its final state: its room shows all of the end.
     pub(in crate::store) fn settle(&self, id: &TurnId) -> Result<()> {
         if let Some((TurnState::Finalizing, outcome)) = self.ended(id)? {
             self.conn
                 .prepare_cached("UPDATE turns SET state = ?2, request = NULL WHERE id = ?1")?
                 .execute(params![id.0, TurnState::after(&outcome).name()])?;
-            // Of what was withdrawn the anchor is still needed, to be taken over or taken back.
+            // The live message of a withdrawn turn is still needed, to be taken over or deleted.
             if !self.is_withdrawn(id)? {
                 self.forget_anchor(id)?;
             }

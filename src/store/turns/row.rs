@@ -1,33 +1,34 @@
 //! A turn as it is stored.
 
-use rusqlite::Row;
-use talaria_platform::{AccountId, EventId, MediaInfo, Place, QuotedMessage, RoomId, ThreadId};
+use std::sync::Arc;
 
+use rusqlite::Row;
+
+use super::source_columns::{SOURCE_COLUMNS, read_source};
 use crate::agent::PreparedTurn;
 use crate::ids::{AgentName, SessionId, TurnId};
 use crate::reply::TurnOutcome;
 use crate::store::Result;
-use crate::turns::{AppRequest, WhenUnread};
+use crate::turn_source::{RoomQuestion, TurnSource};
 
-/// How far a turn is. `received` is never stored: an event is refused or queued in the transaction
-/// that takes it.
+/// How far a turn is. There is no state before `Queued`: the transaction that accepts a prompt queues or refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnState {
-    /// Taken; nothing was sent for it.
+    /// Accepted; nothing was sent for it.
     Queued,
     /// The request is stored and may have been sent.
     Dispatched,
-    /// Something came back.
+    /// Some text is stored as a checkpoint.
     Streaming,
-    /// The end is stored; the room has yet to show it.
+    /// The end is stored; the room does not show all of it yet. An app's turn skips this state.
     Finalizing,
-    /// The room shows the whole answer.
+    /// The answer is complete.
     Done,
-    /// The room shows what went wrong.
+    /// It ended with an error.
     Failed,
-    /// The room shows that the outcome is unknown.
+    /// Its outcome is unknown.
     Interrupted,
-    /// The room shows that a person ended it.
+    /// A person or an app ended it.
     Cancelled,
 }
 
@@ -51,7 +52,7 @@ impl TurnState {
         Self::ALL.iter().find(|(_, known)| *known == name).map_or(Self::Failed, |(state, _)| *state)
     }
 
-    /// Where a turn with this outcome ends up.
+    /// Final state of a turn with this outcome.
     pub fn after(outcome: &TurnOutcome) -> Self {
         match outcome {
             TurnOutcome::Done | TurnOutcome::Limit => Self::Done,
@@ -70,95 +71,55 @@ impl TurnState {
 pub struct TurnRow {
     pub id: TurnId,
     pub session: SessionId,
-    pub account: AccountId,
-    pub place: Place,
-    pub event: EventId,
-    /// The message whose words they are; not `event`, if that is a `/retry`.
-    pub question: EventId,
-    pub author: String,
-    pub author_name: Option<String>,
-    /// Set if the author asks again what somebody else wrote.
-    pub speaker: Option<PersonInfo>,
-    pub room_name: Option<String>,
-    pub direct: bool,
+    pub source: TurnSource,
     pub prompt: String,
-    pub quote: Option<QuotedMessage>,
-    pub media: Vec<MediaInfo>,
     pub agent: Option<AgentName>,
-    pub attempt: u32,
     pub key: String,
     pub state: TurnState,
     pub stop: bool,
     /// Set once the turn was dispatched.
     pub prepared: Option<PreparedTurn>,
-    /// Set if a program asks, and no room.
-    pub app_request: Option<Box<AppRequest>>,
-}
-
-/// Somebody, as an agent is told of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PersonInfo {
-    /// The immutable id.
-    pub id: String,
-    /// The display name.
-    pub name: Option<String>,
 }
 
 impl TurnRow {
-    /// Whether nobody can come back to it once its reader is gone.
-    pub fn is_ephemeral(&self) -> bool {
-        self.app_request.as_ref().is_some_and(|app_request| app_request.patience == WhenUnread::None)
-    }
-
-    /// Who asks for this run and is answerable for it.
-    pub fn asked_by(&self) -> PersonInfo {
-        PersonInfo { id: self.author.clone(), name: self.author_name.clone() }
-    }
-
-    /// Whose words the prompt is.
-    pub fn spoken_by(&self) -> PersonInfo {
-        self.speaker.clone().unwrap_or_else(|| self.asked_by())
+    /// The turn with its question, if it was asked in a room.
+    pub fn in_room(self) -> Option<RoomTurn> {
+        let question = self.source.room()?.clone();
+        Some(RoomTurn { row: self, question })
     }
 }
 
-pub(super) const COLUMNS: &str = "id, session, account, room, thread, event, author, author_name, room_name, direct, \
-                       prompt, media, attempt, key, state, stop, request, resumable, request_for, speaker, \
-                       speaker_name, coalesce(question, event), quote, agent, brought";
+/// A turn that was asked in a room.
+#[derive(Clone, Debug)]
+pub struct RoomTurn {
+    /// The stored turn.
+    pub row: TurnRow,
+    /// The source of the row.
+    pub question: Arc<RoomQuestion>,
+}
+
+/// The columns that [`read_turn`] expects.
+pub(super) fn columns() -> String {
+    format!("id, session, prompt, key, state, stop, request, resumable, request_for, agent, {SOURCE_COLUMNS}")
+}
 
 pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
-    let request: Option<Vec<u8>> = row.get(16)?;
-    let (resumable, made_for): (_, Option<String>) = (row.get(17)?, row.get(18)?);
+    let request: Option<Vec<u8>> = row.get(6)?;
+    let (resumable, made_for): (_, Option<String>) = (row.get(7)?, row.get(8)?);
     let made_for = made_for.as_deref().and_then(AgentName::new);
-    let (speaker, name): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
-    let (quote, agent): (Option<String>, Option<String>) = (row.get(22)?, row.get(23)?);
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
-        account: AccountId::new(row.get::<_, String>(2)?),
-        place: Place {
-            room: RoomId::new(row.get::<_, String>(3)?),
-            thread: row.get::<_, Option<String>>(4)?.map(ThreadId::new),
-        },
-        event: EventId::new(row.get::<_, String>(5)?),
-        question: EventId::new(row.get::<_, String>(21)?),
-        author: row.get(6)?,
-        author_name: row.get(7)?,
-        speaker: speaker.map(|id| PersonInfo { id, name }),
-        room_name: row.get(8)?,
-        direct: row.get(9)?,
-        prompt: row.get(10)?,
-        quote: quote.as_deref().map(serde_json::from_str).transpose()?,
-        media: serde_json::from_str(row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?)?,
-        agent: agent.as_deref().and_then(AgentName::new),
-        attempt: row.get(12)?,
-        key: row.get(13)?,
-        state: TurnState::from_name(row.get_ref(14)?.as_str().map_err(rusqlite::Error::from)?),
-        stop: row.get(15)?,
+        source: read_source(row, 10)?,
+        prompt: row.get(2)?,
+        agent: row.get::<_, Option<String>>(9)?.as_deref().and_then(AgentName::new),
+        key: row.get(3)?,
+        state: TurnState::from_name(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?),
+        stop: row.get(5)?,
         prepared: request.zip(made_for).map(|(request, agent)| PreparedTurn {
             agent,
             request: request.into(),
             resumable,
         }),
-        app_request: row.get::<_, Option<String>>(24)?.as_deref().map(serde_json::from_str).transpose()?,
     })
 }

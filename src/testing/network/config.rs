@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ArgMatches;
 use serde::Deserialize;
 use talaria_platform::config::value::WholeNumber;
 use talaria_platform::config::yaml_lines::KeyedMapping;
 use talaria_platform::config::{ConfigError, EntryReader};
-use talaria_platform::{AccountPlatform, AccountSettings, PeopleTraits, PlatformKind, RateLimit, ShowMode};
+use talaria_platform::{
+    AccountLink, AccountPlatform, AccountSettings, BoxFuture, CommandFailure, CommandReport, PeopleTraits,
+    PlatformKind, RateLimit, ShowMode,
+};
 
-use super::TestNetwork;
+use super::{TestNetwork, commands};
 
 /// A chat network over a socket, for tests that kill the real binary.
 pub struct TestKind;
@@ -67,11 +71,23 @@ impl PlatformKind for TestKind {
     }
 
     fn title(&self) -> &'static str {
-        "the test network"
+        "test"
     }
 
     fn people(&self) -> Option<PeopleTraits> {
         Some(PeopleTraits { is_id, examples: ["@ann:example.org", "@bob:example.org"], variable: None })
+    }
+
+    fn command(&self) -> Option<clap::Command> {
+        Some(commands::command())
+    }
+
+    fn run_command<'a>(
+        &'a self,
+        arguments: &'a ArgMatches,
+        account: &'a dyn AccountLink,
+    ) -> BoxFuture<'a, Result<CommandReport, CommandFailure>> {
+        Box::pin(commands::run_there(arguments, account))
     }
 
     fn read(&self, entry: &mut EntryReader<'_>) -> Option<Arc<dyn AccountSettings>> {
@@ -112,6 +128,13 @@ impl AccountSettings for TestConfig {
 
     fn open(&self) -> AccountPlatform {
         AccountPlatform::Network(Arc::new(TestNetwork::new(self.clone())))
+    }
+
+    fn run_command<'a>(
+        &'a self,
+        arguments: &'a ArgMatches,
+    ) -> BoxFuture<'a, Result<CommandReport, CommandFailure>> {
+        Box::pin(commands::run_here(arguments, self))
     }
 }
 

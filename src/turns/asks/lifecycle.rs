@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use talaria_platform::{BodyKind, MessageBody, SendKey, UserId};
+use talaria_platform::{BodyKind, MessageBody, SendKey};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Asks, RESTART};
-use crate::access::{AccessAction, GrantScope, PlaceKind};
+use crate::access::GrantScope;
 use crate::agent::{Ask, AskChoice, AskOpened, AskPosition, AskResolved, TurnEvent};
+use crate::delivery::DeliveryAccount;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::ids::AskId;
-use crate::notice::Notice;
 use crate::rules::Rules;
 use crate::store::{
     AskRow, AskState, GATEWAY, OutboxKind, OutboxRow, Result, StoreError, TurnRow, Tx, unix_now,
 };
 use crate::testing::broken;
+use crate::turn_source::{RoomQuestion, TurnSource};
 use crate::turns::STORE_PAUSE;
+use crate::turns::source::{self, grant_holds, max_text};
 use crate::util::{code_block, code_span, one_line};
 use crate::util::{hash, random_code};
 
@@ -168,12 +170,12 @@ impl AskContext {
 
     /// Puts the question into the store and into the room, unless it is decided already.
     async fn open(&self, id: &AskId, ask: Ask) -> Result<AskOpening> {
-        let account = self.asks.delivery.account(&self.turn.account);
-        if account.is_none() && self.turn.app_request.is_none() {
+        let account = self.account();
+        if account.is_none() && self.turn.source.room().is_some() {
             return Ok(AskOpening::Denied("gone"));
         }
         let (id, turn, live) = (id.clone(), self.turn.clone(), self.asks.live.clone());
-        let (draining, max) = (self.asks.draining.clone(), self.asks.delivery.max_text(&self.turn.account));
+        let (draining, max) = (self.asks.draining.clone(), max_text(&self.asks.delivery, &self.turn.source));
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let ask_position = self.asks.ask_position(&turn.id);
         let opened = self.asks.store.write(move |tx| {
@@ -194,6 +196,11 @@ impl AskContext {
             account.wake();
         }
         Ok(opened)
+    }
+
+    /// The account that shows the ask; `None` for an app, and if the platform is no longer configured.
+    fn account(&self) -> Option<Arc<DeliveryAccount>> {
+        self.asks.delivery.account(&self.turn.source.room()?.account)
     }
 
     /// Waits until there is an end of it; with what led to it.
@@ -241,7 +248,7 @@ impl AskContext {
                 (AskState::Approved { grant, by }, WakeReason::Answered | WakeReason::Timeout) => {
                     if tx.take_ask(&ask.id)? {
                         tx.audit_ask(&turn, &ask.digest, &by, Some(grant), "approved")?;
-                        tx.add_grant(&ask, PlaceKind::from(turn.direct), grant, &by)?;
+                        tx.add_grant(&ask, &turn, grant, &by)?;
                         return ended(AskChoice::Allow(grant), "approved");
                     }
                 }
@@ -249,13 +256,13 @@ impl AskContext {
             }
             if tx.withdraw_ask(&ask.id, why.rule())? {
                 tx.audit_ask(&turn, &ask.digest, GATEWAY, None, why.rule())?;
-                let max = asks.delivery.max_text(&turn.account);
+                let max = max_text(&asks.delivery, &turn.source);
                 tell(tx, &rules.words, &turn, max, ask.id.end_key(), &why.text(&asks, &ask.title))?;
             }
             ended(AskChoice::Deny, why.rule())
         });
         let choice = concluded.await?;
-        if let Some(account) = self.asks.delivery.account(&self.turn.account) {
+        if let Some(account) = self.account() {
             account.wake();
         }
         Ok(choice)
@@ -301,21 +308,23 @@ impl OpenAskTx<'_> {
         if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
             return self.deny("stopped");
         }
-        let of_a_program = turn.app_request.is_some();
-        let title = match of_a_program {
-            true => one_line(&self.ask.title, TITLE),
-            false => code_span(&self.ask.title, TITLE),
+        let title = match &turn.source {
+            TurnSource::Room(_) => code_span(&self.ask.title, TITLE),
+            TurnSource::App(_) => one_line(&self.ask.title, TITLE),
         };
-        let shows = match of_a_program {
-            // It is given all of it, as data.
-            true => !self.ask.detail.trim().is_empty(),
-            // Every code is as long.
-            false => self.text(&title, &"X".repeat(CODE)).is_some_and(|text| text.len() <= self.max),
+        let (shows, unshown) = match &turn.source {
+            // Every code has the same length.
+            TurnSource::Room(_) => {
+                let text = self.text(&title, &"X".repeat(CODE));
+                (text.is_some_and(|text| text.len() <= self.max), "too long")
+            }
+            // An app gets all of it, as data.
+            TurnSource::App(_) => (!self.ask.detail.trim().is_empty(), "nothing to judge"),
         };
         if !shows {
             let words = TextKey::AskUnshowable.with("title", title);
             self.tell(id.end_key(), &words)?;
-            return self.deny(if of_a_program { "nothing to judge" } else { "too long" });
+            return self.deny(unshown);
         }
         if let Some((grant, by)) = self.granted()? {
             tx.audit_ask(turn, &self.digest, &by, Some(grant), "granted")?;
@@ -327,22 +336,13 @@ impl OpenAskTx<'_> {
             self.tell(turn.id.send_key("asks"), &TextKey::AskTooMany.into())?;
             return self.deny("too many");
         }
-        let mut row = AskRow {
-            id,
-            code: String::new(),
-            turn: turn.id.clone(),
-            session: turn.session.clone(),
-            account: turn.account.clone(),
-            place: turn.place.clone(),
-            title,
-            digest: self.digest.clone(),
-        };
+        let mut row = AskRow::of(turn, id, title, self.digest.clone());
         for _ in 0..CODES {
             row.code = random_code(CODE);
             if tx.add_ask(&row, self.ask_position, unix_now().saturating_add(within))? {
-                if !of_a_program {
+                if let TurnSource::Room(question) = &turn.source {
                     let Some(text) = self.text(&row.title, &row.code) else { break };
-                    tx.add_outbox(&question(turn, row.id.send_key(), text))?;
+                    tx.add_outbox(&ask_message(question, row.id.send_key(), text))?;
                 }
                 return Ok(AskOpening::Waits(Box::new(row), self.ask_position));
             }
@@ -384,14 +384,7 @@ impl OpenAskTx<'_> {
     fn granted(&self) -> Result<Option<(GrantScope, String)>> {
         let (tx, turn) = (self.tx, self.turn);
         for (grant, by) in tx.granted(turn, &self.digest)? {
-            if turn.app_request.is_some() {
-                return Ok(tx.app_may_ask(turn.place.room.as_str())?.then_some((grant, by)));
-            }
-            let id = UserId::new(by.clone());
-            let actor = tx.known_actor(&turn.account, &turn.place.room, &id)?;
-            let rules = self.rules.account(&turn.account);
-            let policy = rules.access_in(&turn.place.room);
-            if policy.authorize(actor, PlaceKind::from(turn.direct), AccessAction::Approve(grant)).allowed {
+            if grant_holds(tx, self.rules, &turn.source, grant, &by)? {
                 return Ok(Some((grant, by)));
             }
         }
@@ -414,24 +407,20 @@ pub(super) fn tell(
     key: SendKey,
     phrase: &LocalizedText,
 ) -> Result<()> {
-    if turn.app_request.is_some() {
-        return Ok(());
-    }
-    let (account, place, reply_to) = (&turn.account, &turn.place, Some(&turn.event));
-    Notice { key, account, place, reply_to, max_text }.tell(tx, words, phrase)
+    source::notice(&turn.source, key, max_text).map_or(Ok(()), |notice| notice.tell(tx, words, phrase))
 }
 
 /// The question itself: one message, because nobody may approve half of it. It must not wait for the end of the
 /// growing answer, so it belongs to no turn.
-fn question(turn: &TurnRow, key: SendKey, text: String) -> OutboxRow {
+fn ask_message(question: &RoomQuestion, key: SendKey, text: String) -> OutboxRow {
     OutboxRow {
         key,
-        account: turn.account.clone(),
-        place: turn.place.clone(),
+        account: question.account.clone(),
+        place: question.place.clone(),
         turn: None,
         kind: OutboxKind::Notice,
         part: 0,
-        body: MessageBody { reply_to: Some(turn.event.clone()), ..MessageBody::new(BodyKind::Ask, text) },
+        body: MessageBody { reply_to: Some(question.event.clone()), ..MessageBody::new(BodyKind::Ask, text) },
         not_before: 0,
     }
 }

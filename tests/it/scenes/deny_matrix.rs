@@ -231,7 +231,7 @@ async fn act(
                 move |tx| tx.waiting_turn_of(&"test".into(), &place.room, &asked)
             });
             let turn = turns.await.unwrap();
-            return Effect::Known(turn.is_none_or(|turn| turn.prompt == "changed"));
+            return Effect::Known(turn.is_none_or(|turn| turn.row.prompt == "changed"));
         }
         Does::Message => "a question".to_owned(),
         Does::Command(command) => format!("/{}", command.name()),

@@ -85,7 +85,7 @@ async fn nothing_is_left_of_what_was_not_run() {
     let messages = read(scene.get("/api/sessions/s/messages").await).await;
     let said: Vec<_> = messages["data"].as_array().unwrap().iter().map(|said| &said["content"]).collect();
     assert_eq!(said, ["again", "Hello"]);
-    assert_eq!(scene.gateway.store().read(|tx| tx.open_turns_of_programs()).await.unwrap().len(), 0);
+    assert_eq!(scene.gateway.store().read(|tx| tx.open_app_turns()).await.unwrap().len(), 0);
 }
 
 /// The next response continues from the same one as if the failed one had never been asked.

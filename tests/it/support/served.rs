@@ -81,8 +81,9 @@ impl Served {
     /// Waits until an app has so many running or waiting turns.
     pub async fn has_turns(&self, app: &str, count: usize) {
         self.until(async || {
-            let open = self.gateway.store().read(|tx| tx.open_turns_of_programs()).await.unwrap();
-            open.iter().filter(|turn| turn.place.room.as_str() == app).count() == count
+            let open = self.gateway.store().read(|tx| tx.open_app_turns()).await.unwrap();
+            open.iter().filter(|turn| turn.source.app().is_some_and(|request| request.app == app)).count()
+                == count
         })
         .await;
     }

@@ -27,23 +27,23 @@ const IDENTITIES: &str = "identities";
 /// The name of the check that says what the homeserver allows.
 pub const RATE_LIMITS: &str = "rate limits";
 
-/// What the doctor found.
+/// Findings of `talaria matrix doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorReport {
     /// The account.
     pub user: String,
-    /// What was looked at, in order.
+    /// The checks, in order.
     pub checks: Vec<DoctorCheck>,
 }
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorCheck {
-    /// What it is about.
+    /// Subject of the check.
     pub name: String,
     /// Whether it is right.
     pub well: bool,
-    /// What was found.
+    /// The finding.
     pub says: String,
     /// How to mend it, or how to make it better.
     pub hint: Option<String>,
@@ -247,7 +247,7 @@ fn rooms(opened: &OpenedAccount, settings: &MatrixSettings) -> DoctorCheck {
     }
 }
 
-/// Those in our encrypted rooms who were verified and have another identity now.
+/// People in our encrypted rooms who were verified and have another identity now.
 async fn changed(opened: &OpenedAccount) -> Result<BTreeSet<OwnedUserId>, matrix_sdk::Error> {
     let mut members = BTreeSet::new();
     for room in opened.client.joined_rooms().iter().filter(|room| room.encryption_state().is_encrypted()) {
@@ -263,7 +263,7 @@ async fn changed(opened: &OpenedAccount) -> Result<BTreeSet<OwnedUserId>, matrix
     Ok(changed)
 }
 
-/// What it means that these people have another identity.
+/// Explains that these people have another identity.
 fn identities(changed: &BTreeSet<OwnedUserId>, trust: AuthorTrust) -> DoctorCheck {
     if changed.is_empty() {
         return DoctorCheck::good(IDENTITIES, "nobody who was verified has another identity");
@@ -287,7 +287,7 @@ fn identities(changed: &BTreeSet<OwnedUserId>, trust: AuthorTrust) -> DoctorChec
     }
 }
 
-/// What the homeserver allows cannot be asked; what we keep to can be told.
+/// The rate that we keep to. A homeserver cannot be asked for the rate that it allows.
 fn rate(opened: &OpenedAccount, settings: &MatrixSettings) -> DoctorCheck {
     let rate = settings.rate;
     let says =

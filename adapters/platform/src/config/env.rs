@@ -26,9 +26,9 @@ pub enum VarCategory {
     Model,
     /// The agent server, which programs talk to.
     Server,
-    /// Where things are kept.
+    /// Folders and files.
     State,
-    /// What is logged.
+    /// The log.
     Log,
 }
 

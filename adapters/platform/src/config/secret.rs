@@ -39,9 +39,9 @@ impl Secret {
 /// Form that a secret must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretForm {
-    /// It travels in an HTTP header. A line break there would be a second header.
+    /// A key that travels in an HTTP header. A line break there would be a second header.
     Key,
-    /// A person chose it: any characters on one line.
+    /// A text that a person chose: any characters on one line.
     Phrase,
 }
 

@@ -1,4 +1,4 @@
-//! Where keys come from: the environment, a file of their own, or the configuration file if that is private.
+//! Finds keys: in the environment, in a file of their own, or in the configuration file if that is private.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -13,13 +13,13 @@ use super::{ConfigError, Secret};
 /// The longest file that a key is read from; the rest of a larger one would not be a key.
 const LARGEST: u64 = 64 * 1024;
 
-/// Where a key can come from.
+/// Sources of a key.
 pub struct KeySetting<'a> {
     /// The variable that holds it, and the one that names a file. None for an entry that only the file can configure.
     pub vars: Option<(&'a EnvVar, &'a EnvVar)>,
-    /// Where it stands in the configuration file.
+    /// The keys that lead to it in the configuration file.
     pub path: &'a [&'a str],
-    /// What it may look like.
+    /// Form that it must have.
     pub form: SecretForm,
 }
 

@@ -1,0 +1,293 @@
+//! Everything that the engine does differently for a room's question and for an app's request, side by side.
+//!
+//! The rest of the engine runs a turn without asking where it came from. A new variant of [`TurnSource`] is answered
+//! here.
+
+use std::sync::Arc;
+
+use talaria_platform::{PlaceLifetime, SendKey, UserId, spawn_task};
+use tokio::task::JoinHandle;
+use tracing::Instrument as _;
+
+use super::{BudgetPayer, Turns, checkpoint, prompt_text};
+use crate::access::{AccessAction, AccessDecision, AgentAsker, GrantScope, PlaceKind};
+use crate::agent::{AgentTurn, TurnEvent, TurnOrigin};
+use crate::chat_command::ChatCommand;
+use crate::delivery::{Delivery, DeliveryAccount};
+use crate::i18n::TextKey;
+use crate::ids::AgentName;
+use crate::metrics::SurfaceMetrics;
+use crate::notice::Notice;
+use crate::rules::Rules;
+use crate::store::{self, TurnRow, Tx};
+use crate::turn_log::TurnLog;
+use crate::turn_source::{RoomQuestion, TurnSource, WhenAway, WhenUnread};
+use crate::{conversation, media};
+
+/// Whether the asker may still ask. It was decided when the prompt came; since then a person may have left, the rules
+/// may have changed, or the app's token may have been revoked.
+pub(crate) fn permitted(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> store::Result<bool> {
+    match source {
+        TurnSource::Room(question) => may(tx, rules, question, &question.author, AccessAction::Message),
+        TurnSource::App(request) => tx.app_may_ask(&request.app),
+    }
+}
+
+/// Whether the asker may still talk to an agent: its list may have changed since the prompt came.
+pub(crate) fn may_talk_to(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    source: &TurnSource,
+    agent: &AgentName,
+) -> store::Result<bool> {
+    let question = match source {
+        TurnSource::Room(question) => question,
+        TurnSource::App(request) => {
+            let asker = match request.app.as_str() {
+                "" => AgentAsker::Admin,
+                app => AgentAsker::App(app),
+            };
+            return Ok(rules.agents.admit(agent, asker));
+        }
+    };
+    let author = UserId::new(question.author.clone());
+    let decision = decide(tx, rules, question, &author, AccessAction::Message)?;
+    Ok(rules.agents.admit(agent, AgentAsker::of(decision.rule, &author, &question.place.room)))
+}
+
+/// Whether the asker may use `/retry`.
+pub(super) fn may_retry(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> store::Result<bool> {
+    match source {
+        TurnSource::Room(question) => {
+            may(tx, rules, question, &question.author, AccessAction::Command(ChatCommand::Retry))
+        }
+        // Apps have no commands.
+        TurnSource::App(_) => Ok(false),
+    }
+}
+
+/// Whether a grant that `by` gave earlier still counts.
+pub(super) fn grant_holds(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    source: &TurnSource,
+    grant: GrantScope,
+    by: &str,
+) -> store::Result<bool> {
+    match source {
+        TurnSource::Room(question) => may(tx, rules, question, by, AccessAction::Approve(grant)),
+        TurnSource::App(request) => tx.app_may_ask(&request.app),
+    }
+}
+
+fn may(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    question: &RoomQuestion,
+    person: &str,
+    action: AccessAction,
+) -> store::Result<bool> {
+    Ok(decide(tx, rules, question, &UserId::new(person.to_owned()), action)?.allowed)
+}
+
+fn decide(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    question: &RoomQuestion,
+    person: &UserId,
+    action: AccessAction,
+) -> store::Result<AccessDecision> {
+    let RoomQuestion { account, place, direct, .. } = question;
+    let actor = tx.known_actor(account, &place.room, person)?;
+    let rules = rules.account(account);
+    Ok(rules.access_in(&place.room).authorize(actor, PlaceKind::from(*direct), action))
+}
+
+/// The party that is charged for the input in memory.
+pub(super) fn payer(source: &TurnSource) -> BudgetPayer {
+    match source {
+        TurnSource::Room(_) => BudgetPayer::Rooms,
+        TurnSource::App(request) => BudgetPayer::app(&request.app),
+    }
+}
+
+/// When to stop a turn that nobody reads; `None` if it needs no reader.
+pub(super) fn when_unread(source: &TurnSource) -> Option<WhenUnread> {
+    match source {
+        TurnSource::Room(_) => None,
+        TurnSource::App(request) => Some(request.patience),
+    }
+}
+
+/// Whether nobody can find the turn again once its reader is gone, so that it must not go on in another process.
+pub(super) fn is_ephemeral(source: &TurnSource) -> bool {
+    when_unread(source) == Some(WhenUnread::None)
+}
+
+/// What the turn does while the agent is away or busy.
+pub(super) fn when_away(source: &TurnSource) -> WhenAway {
+    match source {
+        TurnSource::Room(_) => WhenAway::Wait,
+        TurnSource::App(request) => request.when_away,
+    }
+}
+
+/// Whether the prompt may be edited while the turn waits. Comparing prompts costs little, because people's are short.
+pub(super) fn may_be_edited(source: &TurnSource) -> bool {
+    match source {
+        TurnSource::Room(_) => true,
+        TurnSource::App(_) => false,
+    }
+}
+
+/// Bytes of input beside the prompt.
+pub(super) fn input_bytes(source: &TurnSource) -> usize {
+    match source {
+        // Attachments count when they are fetched; everything else is short.
+        TurnSource::Room(_) => 0,
+        TurnSource::App(request) => request.bytes(),
+    }
+}
+
+/// The prompt as the agent gets it and the transcript keeps it.
+pub(super) fn prompt(row: &TurnRow) -> String {
+    match &row.source {
+        TurnSource::Room(question) => prompt_text::spoken(question, &row.prompt),
+        TurnSource::App(_) => row.prompt.clone(),
+    }
+}
+
+/// Text for the system message beside the operator's own. With `names`, a room's is about the place and the person.
+pub(super) fn system_text(source: &TurnSource, names: bool) -> Option<String> {
+    match source {
+        TurnSource::Room(question) => names.then(|| prompt_text::surroundings(question)).flatten(),
+        TurnSource::App(request) => request.system.clone(),
+    }
+}
+
+/// Attachments as the transcript names them. `fetched` is the list for a room, unless an earlier process fetched them.
+pub(super) fn attached(source: &TurnSource, fetched: Option<String>) -> String {
+    match source {
+        TurnSource::Room(question) => fetched.unwrap_or_else(|| media::named(&question.media)),
+        TurnSource::App(request) => request.pictures(),
+    }
+}
+
+/// Sets the fields of an agent's turn that depend on the source.
+pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
+    match source {
+        TurnSource::Room(question) => turn.origin = room_origin(question),
+        TurnSource::App(request) => {
+            (turn.parts, turn.params) = (request.parts.clone(), request.params.clone());
+            (turn.memory, turn.hops) = (request.memory.clone(), request.hops);
+            // An app is no room, but it may relay for one.
+            turn.origin = request.origin.clone();
+        }
+    }
+}
+
+fn room_origin(question: &RoomQuestion) -> TurnOrigin {
+    let RoomQuestion { place, author, author_name, room_name, direct, .. } = question;
+    TurnOrigin {
+        user_id: Some(author.clone()),
+        user_name: author_name.clone(),
+        chat_id: Some(place.room.as_str().to_owned()),
+        chat_name: room_name.clone(),
+        chat_type: Some(if *direct { "direct" } else { "group" }.to_owned()),
+        thread_id: place.thread.as_ref().map(|thread| thread.as_str().to_owned()),
+    }
+}
+
+/// Longest message of the platform that shows the turn, in bytes; unlimited for an app, which is shown none.
+pub(super) fn max_text(delivery: &Delivery, source: &TurnSource) -> usize {
+    source.room().map_or(usize::MAX, |question| delivery.max_text(&question.account))
+}
+
+/// A notice about the turn in its room. `None` for an app: it has no place to be told in, and reads the log.
+pub(super) fn notice(source: &TurnSource, key: SendKey, max_text: usize) -> Option<Notice<'_>> {
+    let RoomQuestion { account, place, event, .. } = &**source.room()?;
+    Some(Notice { key, account, place, reply_to: Some(event), max_text })
+}
+
+/// Says that the process ends before the answer is complete, so that nobody takes the part for the whole.
+pub(super) fn tell_suspended(source: &TurnSource, log: &TurnLog) {
+    match source {
+        // A full log ends its turn anyway.
+        TurnSource::Room(_) => _ = log.append(TurnEvent::Notice(Some(TextKey::GatewayStopped.into()))),
+        // Its readers see that their stream breaks off, and come back to the next process.
+        TurnSource::App(_) => {}
+    }
+}
+
+impl Turns {
+    /// The account that shows the turn; `None` for an app, and if the platform is no longer configured.
+    pub(super) fn account_of(&self, source: &TurnSource) -> Option<Arc<DeliveryAccount>> {
+        self.delivery.account(&source.room()?.account)
+    }
+
+    /// Whether the end of the turn can reach its asker: a room needs its platform, an app any connection.
+    pub(super) fn can_be_answered(&self, source: &TurnSource) -> bool {
+        match source {
+            TurnSource::Room(question) => {
+                let account = &question.account;
+                let is_there = self.delivery.account(account).is_some();
+                if !is_there {
+                    tracing::warn!(%account, "a turn waits for a platform that is no longer configured");
+                }
+                is_there
+            }
+            TurnSource::App(_) => true,
+        }
+    }
+
+    /// How long the place of a turn lasts.
+    pub(super) fn lasts(&self, source: &TurnSource) -> PlaceLifetime {
+        match source {
+            TurnSource::Room(question) => self
+                .delivery
+                .account(&question.account)
+                .map_or(PlaceLifetime::Always, |account| account.platform().lasts(&question.place)),
+            TurnSource::App(_) => PlaceLifetime::Always,
+        }
+    }
+
+    /// Counters of the surface that the turn came through.
+    pub(super) fn surface(&self, source: &TurnSource) -> &SurfaceMetrics {
+        match source {
+            TurnSource::Room(_) => &self.metrics.rooms,
+            TurnSource::App(_) => &self.metrics.http,
+        }
+    }
+
+    /// Puts a mark on the question in its room. A question that is asked again has its marks already, and they cannot
+    /// be taken back.
+    pub(super) fn mark(&self, source: &TurnSource, mark: &'static str) {
+        if let (TurnSource::Room(question), Some(account)) = (source, self.account_of(source))
+            && question.attempt == 0
+        {
+            account.mark(&question.place, &question.event, mark);
+        }
+    }
+
+    /// Starts the task that keeps the growing text: in a room it also shows it. The task ends with the log; a delta
+    /// does not wake it.
+    pub(super) fn present(
+        &self,
+        row: &TurnRow,
+        log: &Arc<TurnLog>,
+        already_shown: String,
+    ) -> Option<JoinHandle<()>> {
+        let (id, log) = (row.id.clone(), log.clone());
+        match &row.source {
+            TurnSource::Room(question) => {
+                let account = self.delivery.account(&question.account)?;
+                let shown = conversation::show(account, id, question.clone(), log, already_shown);
+                Some(spawn_task("show-a-turn", shown.in_current_span()))
+            }
+            TurnSource::App(_) => {
+                let kept = checkpoint::keep(self.store.clone(), id, log, already_shown.len());
+                Some(spawn_task("checkpoint-a-turn", kept.in_current_span()))
+            }
+        }
+    }
+}
