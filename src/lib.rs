@@ -2,23 +2,32 @@
 //!
 //! This page is the map. A message travels like this:
 //!
-//! 1. A **platform** (`talaria_platform`, built in [`platforms`]) reads it and hands it to its inbox.
-//! 2. The [`hub`] takes it: one transaction asks [`access`] whether it may be, and makes it a waiting turn
-//!    or a [`command`].
-//! 3. [`turns`], the one engine, runs it when its session has come to it: the only caller of an
-//!    [`agent`]. Agents that speak the chat-completions protocol share [`openai`].
-//! 4. A [`conversation`] watches the turn and folds its events into a [`reply`]: always the whole text
-//!    that should be visible now.
-//! 5. [`delivery`] makes the platform show it, as often as the [`pace`] permits, and keeps what must
-//!    arrive until it has.
+//! 1. A platform (the crate `talaria_platform` has the contract, [`platforms`] the list of kinds) reads the message and
+//!    hands it to its inbox.
+//! 2. The [`hub`] takes the message in one transaction: [`access`] decides whether its author may do this, and the
+//!    message becomes a queued turn or a [`command`].
+//! 3. [`turns`], the engine, runs the turn when its session is free. The engine is the only caller of an [`agent`];
+//!    [`agents`] has the agents that there are, and [`openai`] the protocol that several of them speak. Everything that
+//!    happens in the turn goes into its [`turn_log`].
+//! 4. A [`conversation`] reads that log and folds the events into a [`reply`]: the whole text that should be visible now.
+//! 5. [`delivery`] makes the platform show the text, as often as the [`pace`] permits, and keeps what must arrive until it
+//!    has arrived.
 //!
-//! Around that: [`config`] is complete and checked before anything starts, [`rules`] are the part of it that
-//! may change while we run, the [`server`] asks for the same turns over HTTP, [`i18n`] is the catalogue of all that
-//! rooms are told and [`notice`] tells them, the [`store`] holds all that is durable and is the only place with SQL,
-//! [`ids`] makes ids, [`media`] judges attached files, and the [`gateway`] builds, supervises ([`supervise`]) and drains
-//! it all, in the folder that [`state_dir`] locks. The operator's commands reach a running process through [`control`];
-//! programs that may ask have a [`token`], and [`metrics`] is for monitoring. [`util`] holds helpers without a domain,
-//! [`os`] the calls that only Linux has, and [`poll_when_woken`] polls a future that nearly never has anything to do.
+//! The [`server`] asks for turns over HTTP and reads the same logs.
+//!
+//! Modules depend on one another in one direction; `tests/it/layers.rs` has the order and checks it. From the bottom:
+//!
+//! - [`util`], [`os`] (calls that only Linux has), [`poll_when_woken`], [`pace`], [`supervise`], [`testing`],
+//!   [`platforms`]
+//! - [`i18n`] (every text that rooms are shown), [`ids`], [`token`], [`chat_command`], [`access`], [`rules`] (the part of
+//!   the configuration that a reload changes)
+//! - [`agent`] (the contract), [`turn_source`] (who asked for a turn), [`media`], [`reply`], [`turn_log`], [`config`],
+//!   [`openai`]
+//! - [`store`] (the only SQL), [`state_dir`], [`metrics`], [`notice`], [`post_commit`]
+//! - [`agents`], [`delivery`], [`conversation`], [`turns`]
+//! - [`command`], [`hub`], [`server`]
+//! - [`logging`], [`control`] (the socket for operator commands), [`gateway`] (builds, supervises and drains it all),
+//!   [`cli`]
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts"))]
 

@@ -9,6 +9,7 @@ mod control;
 mod hostile;
 #[cfg(feature = "testing")]
 mod kill;
+mod layers;
 #[cfg(feature = "matrix")]
 mod matrix_config;
 mod piping;
