@@ -124,7 +124,7 @@ pub enum AccessAction {
     Delete,
     /// Reacts to a message of ours.
     Reaction,
-    /// Approves an ask.
+    /// Approves an ask, or answers it with an option or a text.
     Approve(GrantScope),
     /// Denies an ask.
     Deny,
@@ -284,8 +284,11 @@ impl AccessLists {
             AccessAction::Command(command) => self.admin_commands.contains(&command),
             // An `always` grant outlives the conversation and belongs to no single person.
             AccessAction::Approve(GrantScope::Always) => true,
+            // `/answer` is the same action, because it can allow as much: the two are guarded together.
             AccessAction::Approve(GrantScope::Once | GrantScope::Session) => {
-                self.admin_commands.contains(&ChatCommand::Approve)
+                [ChatCommand::Approve, ChatCommand::Answer]
+                    .iter()
+                    .any(|command| self.admin_commands.contains(command))
             }
             AccessAction::Deny => self.admin_commands.contains(&ChatCommand::Deny),
             AccessAction::Message

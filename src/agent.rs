@@ -4,6 +4,7 @@
 //! it emits [`TurnEvent`]s and ends.
 
 mod agent_scratch;
+mod ask;
 mod event;
 mod info;
 mod model_params;
@@ -15,12 +16,12 @@ use std::time::Duration;
 
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use crate::access::GrantScope;
 use crate::i18n::LocalizedText;
 use crate::ids::{AgentName, SessionId};
 pub use agent_scratch::AgentScratch;
+pub use ask::{ANSWER_CHARS, AnswerError, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
 pub use event::{
-    AskOpened, AskPosition, AskResolved, PriorAsk, RESTART, Step, StepState, TokenUsage, ToolActivity,
+    AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, ToolActivity,
     TranscriptRecord, TurnEvent,
 };
 pub use info::{AgentInfo, AgentKind, FallbackInfo, RewindSupport};
@@ -131,10 +132,9 @@ pub trait AgentOutput: Send + Sync {
     /// Takes an event. Never waits; when the turn has grown beyond its cap the engine fires the stop token instead.
     fn emit(&self, event: TurnEvent<'_>);
 
-    /// Asks the people of the turn's place whether the agent may do something, and waits for the answer. No
-    /// answer in time, a stop, the end of the process and every failure are [`AskChoice::Deny`]. Dropping
-    /// the future takes the question back; it may be kept over several tries of a turn. An agent that gets
-    /// anything but `Allow` must not act.
+    /// Asks the people of the turn's place, and waits for their answer. No answer in time, a stop, the end of the
+    /// process and every failure are [`AskChoice::Deny`] with the reason. Dropping the future withdraws the ask; the
+    /// future may outlive one attempt of a turn. An agent may act only on `Allow`, or as the chosen option says.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice>;
 
     /// Returns a future if the agent should wait before it reads more from its upstream: because nobody reads the text
@@ -167,28 +167,6 @@ pub enum RecoveredAnswer {
     Complete(String),
     /// Nothing proves that this is all of it: the agent may have been interrupted while it spoke.
     Partial(String),
-}
-
-/// Something an agent may do only if a person allows it. All of it is the agent's word: it is shown, and
-/// nothing is decided by it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// In a few words, for people.
-    pub title: String,
-    /// The exact action, such as the whole command. What cannot be shown in full is denied.
-    pub detail: String,
-    /// The folder it would be done in.
-    pub cwd: Option<String>,
-}
-
-/// The answer to an [`Ask`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskChoice {
-    /// It must not be done.
-    Deny,
-    /// It may be done once. How far the approval reached is for agents that tell; whether the same must be
-    /// asked again is decided here and never by the agent.
-    Allow(GrantScope),
 }
 
 /// How a turn ended that did not fail.

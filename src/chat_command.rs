@@ -49,6 +49,8 @@ chat_commands! {
     Approve "approve",
     /// Refuses an action that an agent asks for.
     Deny "deny",
+    /// Answers a question of an agent: an option, or own words.
+    Answer "answer",
     #[cfg(feature = "testing")]
     /// Ends as a test wants it to.
     SelfCheck "self-check",

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 
 use talaria_platform::{AccountId, EventAuthor, EventId, RoomEvent, UserId};
 
-use crate::access::{AccessAction, AccessDecision, EntryChannel, PlaceKind};
+use crate::access::{AccessAction, AccessDecision, EntryChannel, GrantScope, PlaceKind};
 use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
@@ -83,6 +83,9 @@ impl ChatCommand {
                 (TextKey::HelpApprove, InTransaction(|call| asks::approve(call.context, call.behind)))
             }
             Self::Deny => (TextKey::HelpDeny, InTransaction(|call| asks::deny(call.context, call.behind))),
+            Self::Answer => {
+                (TextKey::HelpAnswer, InTransaction(|call| asks::answer(call.context, call.behind)))
+            }
             #[cfg(feature = "testing")]
             Self::SelfCheck => return (None, after_commit(self_check::run, RestartPolicy::Refuse)),
         };
@@ -94,6 +97,8 @@ impl ChatCommand {
         match self {
             Self::Approve => AccessAction::Approve(asks::wanted(behind)),
             Self::Deny => AccessAction::Deny,
+            // An answer can allow as much as an approval.
+            Self::Answer => AccessAction::Approve(GrantScope::Once),
             other => AccessAction::Command(other),
         }
     }
@@ -347,9 +352,14 @@ fn may(context: &CommandContext<'_>, command: ChatCommand) -> Result<bool> {
 
 /// Whether the person who sent it may do something here.
 fn may_do(context: &CommandContext<'_>, action: AccessAction) -> Result<bool> {
+    Ok(decide(context, action)?.allowed)
+}
+
+/// Decides about an action of the person who sent the command. The caller audits the decision if it has an effect.
+fn decide(context: &CommandContext<'_>, action: AccessAction) -> Result<AccessDecision> {
     let RoomEvent { author, place, room, .. } = context.event;
     let actor = context.tx.actor(context.account, &place.room, author, EntryChannel::of(context.event))?;
-    Ok(context.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action).allowed)
+    Ok(context.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action))
 }
 
 #[cfg(test)]

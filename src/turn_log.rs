@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{
-    AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, RESTART, Step, TokenUsage, TranscriptRecord,
+    AskChoice, AskOpened, AskPosition, AskResolved, DenyReason, PriorAsk, Step, TokenUsage, TranscriptRecord,
     TurnEvent,
 };
 use crate::i18n::LocalizedText;
@@ -253,7 +253,9 @@ impl TurnLog {
                 inner.records.push(record);
             }
             TurnEvent::Asked(asked) => {
-                inner.size += asked.ask.detail.len() + asked.ask.title.len();
+                let options =
+                    asked.ask.form.options.iter().map(|option| option.id.len() + option.label.len());
+                inner.size += asked.ask.detail.len() + asked.ask.title.len() + options.sum::<usize>();
                 inner.questions += usize::from(!asked.refused);
                 inner.add(LogEntry::Asked(asked));
             }
@@ -261,6 +263,9 @@ impl TurnLog {
                 // At shutdown `deny_unanswered` may answer an ask before its waiter does: the first answer counts.
                 if !inner.is_answered(&answered.id) {
                     inner.questions += usize::from(inner.is_asked(&answered.id));
+                    if let AskChoice::Text(text) = &answered.choice {
+                        inner.size += text.len();
+                    }
                     inner.add(LogEntry::Answered(answered));
                 }
             }
@@ -285,7 +290,7 @@ impl TurnLog {
     pub fn deny_unanswered(&self) {
         let unanswered = self.lock().unanswered();
         for id in unanswered {
-            let answered = AskResolved { id, choice: AskChoice::Deny, rule: RESTART };
+            let answered = AskResolved { id, choice: AskChoice::Deny(DenyReason::Restart) };
             // A full log ends the turn anyway.
             let _ = self.append(TurnEvent::Answered(answered));
         }

@@ -57,7 +57,7 @@ use agent_failures::AgentFailures;
 use agent_probe::AgentProbes;
 pub use agent_probe::{AgentCheck, AgentHealth, CheckedAgent};
 use asks::Asks;
-pub use asks::{AnswerResult, PER_TURN, RESTART, choice};
+pub use asks::{AnswerResult, AskReply, PER_TURN};
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 use input_slot::InputSlot;
 use readers::TurnLogs;

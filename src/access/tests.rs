@@ -306,10 +306,13 @@ fn what_is_for_admins_is_for_nobody_else() {
     }
     for grant in [GrantScope::Once, GrantScope::Session] {
         assert_eq!(as_people(lists(), AccessAction::Approve(grant)), allow(AccessRule::Listed));
-        assert_eq!(
-            as_people(guarded(ChatCommand::Approve), AccessAction::Approve(grant)),
-            deny(AccessRule::AdminsOnly)
-        );
+        // `/answer` is the same action.
+        for command in [ChatCommand::Approve, ChatCommand::Answer] {
+            assert_eq!(
+                as_people(guarded(command), AccessAction::Approve(grant)),
+                deny(AccessRule::AdminsOnly)
+            );
+        }
         assert_eq!(
             as_people(guarded(ChatCommand::Deny), AccessAction::Approve(grant)),
             allow(AccessRule::Listed)
@@ -349,7 +352,7 @@ fn the_audit_tells_actions_and_rules_apart() {
             ChatCommand::all().filter(|command| command.name() != "self-check").map(AccessAction::Command),
         );
     let names: Vec<_> = actions.map(AccessAction::name).collect();
-    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command agent, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command approve, command deny");
+    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command agent, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command approve, command deny, command answer");
     let rules = [
         AccessRule::Owner,
         AccessRule::Admin,

@@ -27,9 +27,9 @@ pub enum TurnEvent<'a> {
     /// given back as [`AgentTurn::upstream`](super::AgentTurn::upstream) in the agent's next turn of the session, also
     /// after a restart. A new session begins without them, and so does a session whose history changed.
     Upstream(serde_json::Value),
-    /// A person is asked. Told by the engine, never by an agent.
+    /// A person is asked. Emitted by the engine, never by an agent.
     Asked(AskOpened),
-    /// A question is over. Told by the engine, never by an agent.
+    /// An ask is over. Emitted by the engine, never by an agent.
     Answered(AskResolved),
 }
 
@@ -60,52 +60,47 @@ pub enum ToolActivity {
     },
 }
 
-/// What a person is asked.
+/// An ask that people can see now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskOpened {
-    /// Which question.
+    /// Id of the ask.
     pub id: AskId,
-    /// All of it.
+    /// The whole ask.
     pub ask: Ask,
-    /// Until when it may be answered, in seconds since 1970.
+    /// End of the time for an answer, in seconds since 1970.
     pub expires: i64,
-    /// It is denied at once, so that nobody is asked anything.
+    /// A rule denied the ask at once, so nobody is asked.
     pub refused: bool,
 }
 
-/// Rule of an ask that the end of a process denied, as the store and apps see it. The log of that process does not
-/// mention the denial, because nobody could know which of its readers had read it; the next process tells it to all.
-pub const RESTART: &str = "restart";
-
-/// How a question came out.
+/// An ask that is over. A denial by [`DenyReason::Restart`](super::DenyReason::Restart) is not in the log of the process
+/// that ended, because nobody could know which of its readers had read it; the next process tells it to all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskResolved {
-    /// Which question.
+    /// Id of the ask.
     pub id: AskId,
-    /// What the agent is told.
+    /// The answer that the agent gets.
     pub choice: AskChoice,
-    /// Who or what decided: `approved`, `denied`, `timeout`, `stopped`, `restart`, `gone`.
-    pub rule: &'static str,
 }
 
-/// Where in its turn a question stands, or how it came out. Kept, so that the next process can tell it in the same
-/// place.
+/// Position of an ask or of its answer in the turn. It is stored, so that the next process can repeat the event at the
+/// same position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskPosition {
-    /// How much had been told: bytes of text and of reasoning, and each news of a step once.
+    /// Bytes of text and of reasoning before it, plus one for each change of a step.
     pub emitted: usize,
-    /// How many questions and answers came before it in the turn, whichever process told them.
+    /// Number of asks and answers before it in the turn, over all processes.
     pub nth: usize,
 }
 
-/// What an earlier process asked, or how that came out.
+/// An ask of an earlier process, or its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorAsk {
-    /// How much had been told; see [`AskPosition`].
+    /// Position in the turn; see [`AskPosition::emitted`].
     pub emitted: usize,
-    /// Which question.
+    /// Id of the ask.
     pub id: AskId,
-    /// How it came out; `None` where it was asked.
+    /// The answer; `None` at the position of the ask itself.
     pub answered: Option<AskResolved>,
 }
 

@@ -289,7 +289,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::{AgentKind, RewindSupport, TurnOrigin};
+    use crate::agent::{AgentKind, DenyReason, RewindSupport, TurnOrigin};
     use crate::ids::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
@@ -327,7 +327,7 @@ mod tests {
         fn emit(&self, _event: TurnEvent<'_>) {}
 
         fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
-            Box::pin(async { AskChoice::Deny })
+            Box::pin(async { AskChoice::Deny(DenyReason::Gone) })
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a person says becomes a turn that waits in its session.
+//! Makes a person's message a turn that waits in its session.
 
 use talaria_platform::{IncomingMessage, ShowMode};
 
@@ -15,12 +15,12 @@ use crate::util::random_hex;
 /// Prompts that may wait behind a running turn. More would only be answered when nobody remembers them.
 pub const WAITING: usize = 16;
 
-/// What the settings call the notices about messages that wait, and about those that do not fit into the line.
+/// Names of the counted notices about messages that wait, and about those that no longer fit into the queue.
 const QUEUED: &str = "queued";
 const FULL: &str = "full";
 
 impl EventContext<'_> {
-    /// Puts what a person says into the line of its session.
+    /// Puts a person's message into the queue of its session.
     pub(super) fn prompt(&self, message: &IncomingMessage) -> Result<Vec<PostCommit>> {
         if message.text.trim().is_empty() && message.media.is_empty() {
             return Ok(Vec::new());
@@ -34,7 +34,7 @@ impl EventContext<'_> {
         let before = open.iter().filter(|turn| !turn.stopping).count();
         match self.rules.busy_in(room) {
             BusyPolicy::Interrupt => after.extend(command::stop_all(tx, &session.id, &open)?),
-            // Nobody could be told then that the line is full, and nobody waits at the screen for how long it is.
+            // The messages were sent while we did not read: the sender no longer waits for a notice, and none is refused.
             BusyPolicy::Queue if self.late => {}
             BusyPolicy::Queue if before > WAITING => {
                 self.refuse_full(&session.id)?;
@@ -46,7 +46,7 @@ impl EventContext<'_> {
                 ahead => TextKey::QueuedMany.with("ahead", ahead),
             })?,
         }
-        // A later message that is refused is not the next after those that were.
+        // A message that is refused later begins a new count.
         self.end_run(FULL, &session.id)?;
         let agent = self.agent_name(session.agent.clone());
         let turn = self.turn(session.id, agent, message);
@@ -61,7 +61,7 @@ impl EventContext<'_> {
         Ok(after)
     }
 
-    /// Says that the line is full. Where nothing can be edited each message is told so: it is lost.
+    /// Says that the queue is full. Where notices cannot be edited, each lost message gets its own.
     fn refuse_full(&self, session: &SessionId) -> Result<()> {
         let one = TextKey::LineFull.with("limit", WAITING);
         match self.all.about.show {
@@ -75,7 +75,7 @@ impl EventContext<'_> {
         }
     }
 
-    /// Another session, if the rules say that this one is over. The room is told, and how to go back.
+    /// Begins another session if the rules say that this one is over. Tells the room so, and how to go back.
     fn perhaps_anew(&self, session: SessionRow, after: &mut Vec<PostCommit>) -> Result<SessionRow> {
         if !self.rules.session.reset.is_due(session.used, unix_now()) || !self.tx.is_used(&session.id)? {
             return Ok(session);
@@ -117,7 +117,7 @@ impl EventContext<'_> {
     }
 }
 
-/// What a gateway without dedupe would do; only for the self-test of the kill tests' checker.
+/// Acts like a gateway without dedupe; only for the self-test of the kill tests' checker.
 fn doubled(tx: &Tx<'_>, turn: TurnRow) -> Result<Vec<PostCommit>> {
     let id = TurnId(random_hex(8));
     let turn = TurnRow { key: random_hex(16), id, ..turn };

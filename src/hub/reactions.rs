@@ -4,7 +4,7 @@ use talaria_platform::MessageId;
 
 use super::accept::EventContext;
 use crate::access::AccessAction;
-use crate::command::asks;
+use crate::agent::{AskChoice, DenyReason};
 use crate::i18n::TextKey;
 use crate::post_commit::PostCommit;
 use crate::store::Result;
@@ -19,11 +19,10 @@ pub(super) fn react(context: &EventContext<'_>, to: &MessageId, mark: &str) -> R
     if !context.authorize(AccessAction::Reaction)?.allowed || mark.trim_end_matches('\u{fe0f}') != NO {
         return Ok(Vec::new());
     }
-    let decision = context.authorize(AccessAction::Deny)?;
-    if !decision.allowed {
+    let (by, denial) = (context.event.author.id.as_str(), AskChoice::Deny(DenyReason::Person));
+    if !context.authorize(AccessAction::Deny)?.allowed || !context.tx.answer_ask(&ask, by, &denial)? {
         return Ok(Vec::new());
     }
-    let Some(after) = asks::refuse(&context.context(decision)?, &ask)? else { return Ok(Vec::new()) };
     context.notice(&TextKey::AskDenied.with("title", ask.title))?;
-    Ok(vec![after])
+    Ok(vec![PostCommit::Answered(ask.id)])
 }

@@ -46,7 +46,10 @@ impl TextKey {
     /// shown, or miss the one thing they need.
     pub fn needs(self) -> &'static [&'static str] {
         match self {
-            Self::Ask => &["action", "code"],
+            Self::Ask | Self::AskText => &["action", "code"],
+            Self::AskOptions | Self::AskOptionsText => &["action", "options", "code"],
+            Self::AskOption => &["number", "label"],
+            Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],
             Self::AskActionIn => &["action", "folder"],
             Self::AskWhich => &["list"],
             Self::AskWhichItem | Self::PairingCode => &["code"],
@@ -92,6 +95,7 @@ texts! {
     HelpUsage "help_usage" Part []
     HelpApprove "help_approve" Part []
     HelpDeny "help_deny" Part []
+    HelpAnswer "help_answer" Part []
     UnknownCommandNear "unknown_command_near" Part ["word", "near"]
     UnknownCommand "unknown_command" Part ["word"]
     NoWordsAfter "no_words_after" Part []
@@ -160,18 +164,25 @@ texts! {
 
     // Asks of the agent.
     Ask "ask" Part ["title", "action", "code"]
+    AskOptions "ask_options" Part ["title", "action", "options", "code"]
+    AskOptionsText "ask_options_text" Part ["title", "action", "options", "code"]
+    AskText "ask_text" Part ["title", "action", "code"]
+    AskOption "ask_option" Part ["number", "label"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
     AskUnshowable "ask_unshowable" Notice ["title"]
     AskTooMany "ask_too_many" Notice []
     AskApprovedOnce "ask_approved_once" Part ["title"]
     AskApprovedSession "ask_approved_session" Part ["title"]
     AskApprovedAlways "ask_approved_always" Part ["title", "days"]
+    AskChosen "ask_chosen" Part ["option", "title"]
+    AskAnswered "ask_answered" Part ["title"]
     AskDenied "ask_denied" Part ["title"]
     AskTimeout "ask_timeout" Notice ["minutes", "title"]
     AskStopped "ask_stopped" Notice ["title"]
     AskRestarted "ask_restarted" Notice ["title"]
     AskGone "ask_gone" Notice ["title"]
     ApprovalUnheard "approval_unheard" Notice ["title"]
+    AnswerUnheard "answer_unheard" Notice ["title"]
     AskNone "ask_none" Part []
     AskUnknown "ask_unknown" Part ["code"]
     AskOver "ask_over" Part []
@@ -180,6 +191,14 @@ texts! {
     AskNameIt "ask_name_it" Part ["command"]
     ApproveWords "approve_words" Part []
     DenyWords "deny_words" Part []
+    AnswerWords "answer_words" Part []
+    AnswerUnknown "answer_unknown" Part ["code"]
+    AnswerApproval "answer_approval" Part ["code"]
+    AnswerNeeded "answer_needed" Part ["code"]
+    AnswerNoOption "answer_no_option" Part ["options", "code"]
+    AnswerAmbiguous "answer_ambiguous" Part ["options", "code"]
+    AskAnswerTooLong "ask_answer_too_long" Part ["limit"]
+    AnswerAdminsOnly "answer_admins_only" Part ["option"]
 
     // Pairing.
     PairingCode "pairing_code" Part ["code", "minutes"]

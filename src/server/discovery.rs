@@ -143,6 +143,7 @@ pub async fn capabilities(State(server): State<Arc<Server>>) -> Json<ServerCapab
         "realtime_voice": false, "cors": !server.settings.origins.is_empty(),
         "session_continuity_header": "X-Hermes-Session-Id", "session_key_header": "X-Hermes-Session-Key",
         "client_tools": false, "idempotency": true, "resumable_runs": true, "approvals": true,
+        "approval_options": true,
     });
     Json(ServerCapabilities {
         object: "capabilities",

@@ -109,10 +109,16 @@ pub struct RunView {
 struct ApprovalRecord {
     approval_id: String,
     title: String,
-    /// `pending`, `approved` or `denied`.
+    /// `pending`, `approved`, `answered` or `denied`.
     status: &'static str,
     choice: Option<String>,
-    /// `approved`, `denied`, `timeout`, `stopped`, `restart` or `gone`. A denial by a rule, without an ask,
+    /// Id of the chosen option.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    option: Option<String>,
+    /// The answer in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// `approved`, `answered`, `denied`, `timeout`, `stopped`, `restart` or `gone`. A denial by a rule, without an ask,
     /// appears only in the events.
     reason: Option<String>,
     asked_at: i64,
@@ -260,8 +266,12 @@ fn pending(server: &Server, run: &TurnId, asks: &[AskRecord]) -> Vec<Value> {
 }
 
 fn told(ask: AskRecord) -> ApprovalRecord {
-    let (status, choice) = match (ask.is_open(), ask.is_allowed()) {
+    let is_answered = ask.is_answered();
+    let (status, choice) = match (ask.is_open(), is_answered) {
         (true, _) => ("pending", None),
+        (false, true) if ask.chosen.is_some() || ask.answer.is_some() => {
+            ("answered", Some("answer".to_owned()))
+        }
         (false, true) => ("approved", ask.scope),
         (false, false) => ("denied", Some("deny".to_owned())),
     };
@@ -270,6 +280,9 @@ fn told(ask: AskRecord) -> ApprovalRecord {
         title: ask.title,
         status,
         choice,
+        // A restart denies even an answer that the agent did not get; then it was not given.
+        option: ask.chosen.filter(|_| is_answered),
+        text: ask.answer.filter(|_| is_answered),
         reason: ask.rule,
         asked_at: ask.asked,
         expires_at: ask.expires,

@@ -4,8 +4,9 @@ use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, RoomId, UserId};
 
-use super::{Result, TurnRow, Tx, stored_question, unix_now};
-use crate::access::{AccessAction, GrantScope, PlaceKind};
+use super::{AskRow, Result, TurnRow, Tx, stored_question, unix_now};
+use crate::access::{AccessAction, PlaceKind};
+use crate::agent::{AnswerForm, AskChoice, OptionKind};
 use crate::ids::HTTP;
 use crate::util::hash;
 
@@ -148,21 +149,36 @@ impl Tx<'_> {
         self.add_audit(&AccountId::from(HTTP), actor, "", "http", "message", false, rule, None)
     }
 
-    /// Stores the result of an ask, once for each. `actor` is the person who decided it, or [`GATEWAY`]; `grant` is the
-    /// scope of the approval, `None` for a denial.
-    pub fn audit_ask(
+    /// Stores the result of an ask, once for each. `actor` is the person who decided it, or [`GATEWAY`].
+    pub fn audit_ask(&self, turn: &TurnRow, ask: &AskRow, actor: &str, choice: &AskChoice) -> Result<()> {
+        self.audit_decision(turn, &ask.digest, &ask.form, actor, choice, choice.rule())
+    }
+
+    /// Stores the result of an ask that was never open: a rule denied it, or an earlier approval still holds. Never
+    /// stores the words of an answer, only the kind that the agent gave the chosen option.
+    pub fn audit_decision(
         &self,
         turn: &TurnRow,
         digest: &str,
+        form: &AnswerForm,
         actor: &str,
-        grant: Option<GrantScope>,
+        choice: &AskChoice,
         rule: &str,
     ) -> Result<()> {
-        let action = grant.map_or("ask".to_owned(), |grant| format!("ask {}", grant.name()));
+        let kind = match choice {
+            AskChoice::Option(id) => form.option(id).map(|option| option.kind).unwrap_or_default(),
+            AskChoice::Deny(_) | AskChoice::Allow(_) | AskChoice::Text(_) => OptionKind::Answer,
+        };
+        let (action, allowed) = match choice {
+            AskChoice::Deny(_) => ("ask".to_owned(), false),
+            AskChoice::Allow(scope) => (format!("ask {}", scope.name()), true),
+            AskChoice::Option(_) => (format!("ask {}", kind.name()), !kind.rejects()),
+            AskChoice::Text(_) => ("ask text".to_owned(), true),
+        };
         let question = stored_question(&turn.id, &turn.source);
         let (account, place) = (&question.account, PlaceKind::from(question.direct).name());
         let room = room_hash(account, &question.place.room);
-        self.add_audit(account, actor, &room, place, &action, grant.is_some(), rule, Some(digest))
+        self.add_audit(account, actor, &room, place, &action, allowed, rule, Some(digest))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one row")]

@@ -25,6 +25,8 @@ pub struct AskRecord {
     pub state: String,
     pub scope: Option<String>,
     pub rule: Option<String>,
+    pub chosen: Option<String>,
+    pub answer: Option<String>,
     pub asked: i64,
     pub expires: i64,
     pub ended: Option<i64>,
@@ -36,8 +38,8 @@ impl AskRecord {
         self.state == "open"
     }
 
-    /// Whether the ask was approved.
-    pub fn is_allowed(&self) -> bool {
+    /// Whether a person answered, and not with a denial.
+    pub fn is_answered(&self) -> bool {
         matches!(self.state.as_str(), "approved" | "taken")
     }
 }
@@ -49,7 +51,8 @@ impl Tx<'_> {
         let times = query.query_row([&id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let Some((created, ended)) = times else { return Ok(None) };
         let mut query = self.conn.prepare_cached(
-            "SELECT id, title, state, scope, rule, asked, expires, ended FROM asks WHERE turn = ?1 ORDER BY seq",
+            "SELECT id, title, state, scope, rule, chosen, answer, asked, expires, ended FROM asks
+             WHERE turn = ?1 ORDER BY seq",
         )?;
         let asks = query.query_map([&id.0], read_ask)?.collect::<rusqlite::Result<_>>()?;
         Ok(Some(RunRecord { created, ended, asks }))
@@ -63,8 +66,10 @@ fn read_ask(row: &Row<'_>) -> rusqlite::Result<AskRecord> {
         state: row.get(2)?,
         scope: row.get(3)?,
         rule: row.get(4)?,
-        asked: row.get(5)?,
-        expires: row.get(6)?,
-        ended: row.get(7)?,
+        chosen: row.get(5)?,
+        answer: row.get(6)?,
+        asked: row.get(7)?,
+        expires: row.get(8)?,
+        ended: row.get(9)?,
     })
 }

@@ -294,6 +294,14 @@ CREATE INDEX commands_place ON commands (account, room);
 ALTER TABLE sessions ADD COLUMN agent TEXT;
 ",
     r"
+-- Asks that offer options or take a text. `rule` of a denied ask is its reason; `state` is `approved` and then `taken`
+-- for every answer that is no denial.
+ALTER TABLE asks ADD COLUMN options TEXT;                          -- JSON list of id, label and kind; NULL for none
+ALTER TABLE asks ADD COLUMN takes_text INTEGER NOT NULL DEFAULT 0; -- 1: a person may answer in their own words
+ALTER TABLE asks ADD COLUMN chosen TEXT;                           -- id of the chosen option
+ALTER TABLE asks ADD COLUMN answer TEXT;                           -- the words of a person who answered
+",
+    r"
 -- The agent that the request of a turn was made for. `turns.stand_in` is not used any more: it was 1 for `local`.
 ALTER TABLE turns ADD COLUMN request_for TEXT;
 UPDATE turns SET request_for = CASE WHEN stand_in = 1 THEN 'local' ELSE coalesce(agent, 'proxy') END

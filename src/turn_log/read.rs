@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use tokio::time::Instant;
 
 use super::{LogEntry, LogPosition, TurnLog};
-use crate::agent::{AskOpened, RESTART, TurnEvent};
+use crate::agent::{AskChoice, AskOpened, DenyReason, TurnEvent};
 
 /// Most bytes of text per event. A reader that comes late to a long turn would otherwise get all of it at once, and
 /// make several copies of it before the first is sent.
@@ -61,7 +61,7 @@ impl TurnLog {
         *position = position.within(self.name);
         // A reader that comes from another log cannot know these denials.
         let denied = self.prior_asks.iter().filter_map(|left| left.answered.as_ref());
-        let denied = denied.filter(|answered| answered.rule == RESTART);
+        let denied = denied.filter(|answered| answered.choice == AskChoice::Deny(DenyReason::Restart));
         for answered in denied.skip(position.denied) {
             position.denied += 1;
             if on(TurnEvent::Answered(answered.clone()), *position).is_break() {

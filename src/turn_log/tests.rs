@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::agent::{Ask, StepState};
+use crate::agent::{AnswerForm, Ask, StepState};
 
 fn read(log: &TurnLog, position: &mut LogPosition) -> Vec<String> {
     let mut seen = Vec::new();
@@ -167,12 +167,12 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
 }
 
 fn question(id: &str, refused: bool) -> TurnEvent<'static> {
-    let ask = Ask { title: "one".into(), detail: "first".into(), cwd: None };
+    let ask = Ask { title: "one".into(), detail: "first".into(), cwd: None, form: AnswerForm::default() };
     TurnEvent::Asked(AskOpened { id: AskId(id.into()), ask, expires: 0, refused })
 }
 
 fn answer(id: &str) -> TurnEvent<'static> {
-    TurnEvent::Answered(AskResolved { id: AskId(id.into()), choice: AskChoice::Deny, rule: "denied" })
+    TurnEvent::Answered(AskResolved { id: AskId(id.into()), choice: AskChoice::Deny(DenyReason::Person) })
 }
 
 /// The next process replays each ask at its position.

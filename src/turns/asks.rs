@@ -1,11 +1,13 @@
-//! An agent asks people, and waits for their answer.
+//! Asks of agents: each waits for a person's answer.
 //!
-//! What is decided is decided in the store, once; here somebody waits for it on the agent's behalf. A question
-//! has a task of its own, so that it comes to an end however the agent is left: answered, too late, stopped,
-//! at the end of the process, or no longer wanted. Whatever goes wrong, the answer is no.
+//! The store decides, once, how an ask ends; the task of the ask only waits for that on behalf of the agent. Each ask has
+//! a task of its own, so that it ends even if the agent is dropped: it is answered, times out, is stopped, is denied by the
+//! end of the process, or is withdrawn. Every failure is a denial.
 
 mod answer;
 mod lifecycle;
+mod message;
+mod opening;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,49 +23,45 @@ use super::readers::TurnLogs;
 use super::sink::TurnSink;
 use super::source;
 use super::upstream_reports::UpstreamReports;
-pub use crate::agent::RESTART;
-use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, TurnEvent};
+use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, DenyReason, TurnEvent};
 use crate::delivery::Delivery;
 use crate::i18n::TextKey;
 use crate::ids::{AskId, TurnId};
 use crate::rules::LiveRules;
 use crate::store::{self, GATEWAY, Store, TurnRow};
-use crate::testing::broken;
-pub use answer::{AnswerResult, choice};
-pub use lifecycle::PER_TURN;
-use lifecycle::{AskContext, tell};
+pub use answer::{AnswerResult, AskReply};
+use lifecycle::AskContext;
+use message::tell;
+pub use opening::PER_TURN;
 
-/// What agents ask people. One per engine.
+/// Keeps the open asks of all turns. One per engine.
 pub(super) struct Asks {
     pub store: Store,
     pub delivery: Arc<Delivery>,
     pub live: Arc<LiveRules>,
-    /// How long people have.
+    /// Time that people have to answer.
     pub answer_within: Duration,
-    /// The engine's own: fired when the process is about to end.
+    /// The engine's token: fired when the process is about to end.
     pub draining: CancellationToken,
-    /// The engine's own: it waits for these at the end.
+    /// The engine's tracker: the engine waits for these tasks at the end.
     pub tasks: TaskTracker,
-    /// Whom to wake when a person has answered; the other end is the task of the question.
+    /// Wakes the task of an ask when a person has answered; the task holds the other end.
     pub waiting: Mutex<HashMap<AskId, Arc<Notify>>>,
-    /// Where readers of a turn see what is asked.
+    /// The logs in which readers of a turn see its asks.
     pub logs: Arc<TurnLogs>,
 }
 
 impl Asks {
-    /// Somebody answered. A question nobody waits for is over, and the store says so.
+    /// Wakes the task of an ask that a person answered. Without such a task the ask is over, and the store says so.
     pub fn answered(&self, ask: &AskId) {
         if let Some(waiter) = self.waiting().get(ask) {
             waiter.notify_one();
         }
     }
 
-    /// Denies whatever an earlier process left, and says so where it was asked and to whoever reads. Also what a
-    /// person had allowed and the agent was not told: it is another process that would act.
+    /// Denies every ask that an earlier process left, in its room and to all readers. That includes answers that the
+    /// agent never got: another process would act on them.
     pub async fn deny_left(&self) -> store::Result<()> {
-        if broken("ask-restart") {
-            return Ok(());
-        }
         let (rules, delivery) = (self.live.now(), self.delivery.clone());
         let denied = self.store.write(move |tx| {
             tx.prune_asks()?;
@@ -71,8 +69,8 @@ impl Asks {
             for ask in &left {
                 let Some(turn) = tx.turn(&ask.turn)? else { continue };
                 let max = source::max_text(&delivery, &turn.source);
-                if tx.withdraw_ask(&ask.id, RESTART)? {
-                    tx.audit_ask(&turn, &ask.digest, GATEWAY, None, RESTART)?;
+                if tx.withdraw_ask(&ask.id, DenyReason::Restart)? {
+                    tx.audit_ask(&turn, ask, GATEWAY, &AskChoice::Deny(DenyReason::Restart))?;
                     let words = TextKey::AskRestarted.with("title", ask.title.as_str());
                     tell(tx, &rules.words, &turn, max, ask.id.end_key(), &words)?;
                 }
@@ -82,26 +80,28 @@ impl Asks {
         let (denied, so_far) = denied.await?;
         self.logs.add_prior_asks(so_far);
         if denied > 0 {
-            tracing::info!(asks = denied, "questions of the last run are denied");
+            tracing::info!(asks = denied, "asks of the last run are denied");
             self.delivery.accounts().for_each(|account| account.wake());
         }
         Ok(())
     }
 
-    /// Asks, and waits.
+    /// Opens an ask and waits for its end.
     async fn ask(self: Arc<Self>, turn: TurnRow, stop: CancellationToken, ask: Ask) -> AskChoice {
         let (reply, choice) = oneshot::channel();
         let asking = AskContext { asks: self.clone(), turn, stop: stop.clone() };
         self.tasks.spawn(asking.run(ask, reply));
-        let choice = choice.await.unwrap_or(AskChoice::Deny);
-        // The last look: nothing is waited for between this and the agent.
-        match self.draining.is_cancelled() || (stop.is_cancelled() && !broken("ask-stop")) {
-            true => AskChoice::Deny,
-            false => choice,
+        let choice = choice.await.unwrap_or(AskChoice::Deny(DenyReason::Failed));
+        // The last look: nothing is awaited between this and the agent.
+        match choice {
+            AskChoice::Deny(_) => choice,
+            _ if self.draining.is_cancelled() => AskChoice::Deny(DenyReason::Restart),
+            _ if stop.is_cancelled() => AskChoice::Deny(DenyReason::Stopped),
+            AskChoice::Allow(_) | AskChoice::Option(_) | AskChoice::Text(_) => choice,
         }
     }
 
-    /// Where in its turn a question would stand that is asked or answered now.
+    /// Position in its turn of an ask or answer that is logged now.
     fn ask_position(&self, turn: &TurnId) -> AskPosition {
         self.logs.of(turn).map(|log| log.ask_position()).unwrap_or_default()
     }
@@ -111,12 +111,12 @@ impl Asks {
     }
 }
 
-/// The [`AgentOutput`] of one try of a turn: what happens goes to the sink, what is asked to people.
+/// The [`AgentOutput`] of one attempt of a turn: events go to the sink, asks to people.
 pub(super) struct TurnOutput<'a> {
     sink: &'a TurnSink<'a>,
     asks: &'a Arc<Asks>,
     turn: &'a TurnRow,
-    /// Fired when a person asks to stop the turn.
+    /// Fired when a person stops the turn.
     stop: &'a CancellationToken,
     /// The agent's reports about the session.
     pub reports: UpstreamReports,

@@ -1,4 +1,4 @@
-//! The end of a turn: what stays of it, in the store and in the room.
+//! Ends a turn: decides which text stays, and stores it together with the final messages of the room.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
 use crate::turn_log::{TurnLog, TurnSummary};
 use crate::turn_source::{RoomQuestion, TurnSource};
 
-/// Answers with more bytes end one after the other: that takes several times what they have.
+/// Answers with more bytes end one after the other: storing one takes several times its size in memory.
 const LARGE: usize = 1024 * 1024;
 
-/// How things are at the end of a turn.
+/// Conditions at the end of a turn, read from the store.
 struct EndConditions {
-    /// Whether whoever asked for it may still ask.
+    /// Whether the asker may still ask.
     permitted: bool,
     /// A message that shows the turn was sent, or may have been.
     anchored: bool,
@@ -32,7 +32,7 @@ struct EndConditions {
 }
 
 impl Turns {
-    /// Stores the end of a turn, and with it what the room must show.
+    /// Stores the end of a turn, together with the messages that its room must show.
     pub(super) async fn finish(
         &self,
         turn: &Arc<TurnRow>,
@@ -56,8 +56,8 @@ impl Turns {
         let whole = is_whole(&outcome);
         let blank = text.trim().is_empty();
         let account = self.account_of(&turn.source);
-        // The process before this one may have died with an edit under way, which could still arrive after
-        // the final: then the final is shown once more when that time has passed.
+        // The process before this one may have died with an edit under way, which could still arrive after the final:
+        // then the final is shown once more when that edit has timed out.
         let edits =
             account.as_ref().is_some_and(|account| matches!(account.about().show, ShowMode::Edit { .. }));
         let again = edited && edits;
@@ -74,7 +74,7 @@ impl Turns {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
         };
-        // Whoever may no longer be answered is not sent anything either.
+        // An asker who may no longer be answered gets no files either.
         let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = answer_files::sort(files, more, takes, words);
@@ -96,7 +96,7 @@ impl Turns {
         let attached = source::attached(&turn.source, attached);
         let said = (!blank).then(|| {
             let mut said = source::prompt(turn) + attached.as_str();
-            // In place: it may be large.
+            // In place, because the text may be large.
             said.drain(..said.len() - said.trim_start_matches('\n').len());
             said
         });
@@ -125,8 +125,8 @@ impl Turns {
         Ok(())
     }
 
-    /// How things are now that the answer is there. While the store cannot say, the answer waits here rather
-    /// than being lost.
+    /// Reads the conditions now that the answer is there. Retries while the store fails: otherwise the answer would be
+    /// lost.
     async fn now(&self, turn: &Arc<TurnRow>) -> store::Result<EndConditions> {
         loop {
             let (row, live) = (turn.clone(), self.live.clone());
@@ -148,8 +148,8 @@ impl Turns {
         }
     }
 
-    /// Writes the end of a turn. While the store cannot take it (a full disk), the answer waits here
-    /// rather than being lost.
+    /// Writes the end of a turn. Retries while the store fails, such as on a full disk: otherwise the answer would be
+    /// lost.
     async fn keep_end(
         &self,
         turn: Arc<TurnRow>,
@@ -223,17 +223,17 @@ fn final_parts(
     bodies
 }
 
-/// Where the gateway's own words begin in what is shown of an answer, and what they are.
+/// The gateway's own words at the end of `shown`, and the byte after which they stand.
 fn remark(text: &str, shown: &str) -> Option<AnswerRemark> {
     let text = text.trim_end();
     let behind = shown.strip_prefix(text).filter(|behind| !behind.trim().is_empty())?;
-    // What is before the blank line closes a code block that was left open.
+    // A fence before the blank line closes a code block that the answer left open.
     let words =
         if text.is_empty() { behind } else { behind.split_once("\n\n").map_or(behind, |(_, words)| words) };
     Some(AnswerRemark { after: text.len(), words: words.trim().to_owned() })
 }
 
-/// The mark on a question that has come to its end. Whoever stopped it knows.
+/// Mark on a question whose turn ended; none if a person stopped it, because they know.
 fn mark(outcome: &TurnOutcome) -> Option<&'static str> {
     match outcome {
         TurnOutcome::Done | TurnOutcome::Limit => Some("✅"),
@@ -246,7 +246,7 @@ fn mark(outcome: &TurnOutcome) -> Option<&'static str> {
     }
 }
 
-/// Whether the text that stays begins with what people could already read.
+/// Whether the final text continues the text that people could already read.
 fn goes_on(text: &str, already_shown: &str, outcome: &TurnOutcome) -> bool {
     text.starts_with(already_shown) || (!is_whole(outcome) && already_shown.starts_with(text))
 }
@@ -255,13 +255,13 @@ fn is_whole(outcome: &TurnOutcome) -> bool {
     matches!(outcome, TurnOutcome::Done | TurnOutcome::Limit)
 }
 
-/// The text that stays. Only a whole answer may be shorter than what people could already read.
+/// The final text. Only a whole answer may be shorter than the text that people could already read.
 fn longer(text: Arc<String>, already_shown: String, outcome: &TurnOutcome) -> Arc<String> {
     if !is_whole(outcome) && text.len() < already_shown.len() { Arc::new(already_shown) } else { text }
 }
 
-/// What stays of a turn whose author may no longer be answered: those who are left see that it ended, and
-/// nothing that they had not seen. Where they had seen nothing at all, they are not told either.
+/// The final text and outcome of a turn whose asker may no longer be answered: the others in the room see that it
+/// ended, and no text that they had not seen. If they had seen nothing at all, they are shown nothing.
 fn only_seen(
     text: Arc<String>,
     shown: usize,
@@ -271,7 +271,7 @@ fn only_seen(
     if !anchored {
         return (Arc::default(), TurnOutcome::Cancelled { words: "".into() });
     }
-    // What an earlier process kept it showed too, if it showed anything.
+    // An earlier process showed all the text that it stored, if it showed anything.
     let already_shown = if before.anchored { before.already_shown.len() } else { 0 };
     let mut text = longer(text, before.already_shown, &TurnOutcome::Stopped);
     let seen = text.floor_char_boundary(shown.max(already_shown));

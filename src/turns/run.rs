@@ -1,4 +1,4 @@
-//! One turn from its row in the store to its end in the store: what it begins with, and who does what.
+//! Runs one turn: loads it from the store, drives its agent, and stores its end.
 
 use std::sync::Arc;
 
@@ -19,38 +19,38 @@ use crate::store::{self, SessionRow, TurnRow, TurnState};
 use crate::testing::failpoint;
 use crate::turn_log::TurnLog;
 
-/// The mark on a question that is taken up.
+/// Mark on a question whose turn begins.
 const TAKEN_UP: &str = "👀";
 
-/// What there was of a turn before this process took it up.
+/// Progress of a turn before this process loaded it.
 pub(super) struct PriorProgress {
     /// Text that people could already read.
     pub already_shown: String,
-    /// A message that shows the turn was sent, or may have been; or it takes one over.
+    /// A message that shows the turn was sent, or may have been; or the turn takes over the message of another one.
     pub anchored: bool,
     /// An edit of that message may still be under way.
     pub edited: bool,
-    /// How many messages of history go along.
+    /// Number of messages of history in the request.
     pub history: usize,
-    /// Whether it may still be answered.
+    /// Whether the turn may still be answered.
     pub permission: TurnPermission,
 }
 
 /// Whether a turn may still be answered. It was decided when the question came; since then rules may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnPermission {
-    /// It may.
+    /// The turn may be answered.
     Granted,
-    /// Its author may not ask any more.
+    /// The asker may not ask any more.
     NotAsking,
-    /// Its author may not talk to its agent any more.
+    /// The asker may not talk to the agent of the turn any more.
     NotThisAgent,
 }
 
-/// A turn, its session, what there was of it, and the history.
+/// A turn, its session, its earlier progress, and the history.
 type LoadedTurn = (Arc<TurnRow>, SessionRow, PriorProgress, Vec<SessionMessage>);
 
-/// Ends a log however its turn was left, by an error or a panic too: the conversation waits for that.
+/// Ends the log when it is dropped, also by an error or a panic: the readers of the log wait for its end.
 struct EndOfLog<'a> {
     logs: &'a TurnLogs,
     log: &'a TurnLog,
@@ -63,21 +63,21 @@ impl Drop for EndOfLog<'_> {
     }
 }
 
-/// How a drive of a turn came out.
+/// Result of running a turn in this process.
 pub(super) enum RunResult {
-    /// It is over.
+    /// The turn is over.
     Over(TurnOutcome),
-    /// The process ends first; the next one goes on from the store.
+    /// The process ends first; the next one resumes the turn from the store.
     Suspended,
 }
 
 impl Turns {
-    /// Runs one turn of a line.
+    /// Runs one turn of a session.
     pub(super) async fn run(&self, running: &RunningTurn) -> store::Result<()> {
-        // Beginning and end are boxed: a turn spends its time between them, and a stream should take little.
+        // Beginning and end are boxed: a turn spends its time between them, and a stream should take little memory.
         let loaded = Box::pin(self.load(running)).await?;
         let Some((turn, session, before, history)) = loaded else {
-            // It is over already, or it was removed before it began: whoever reads it waits for nothing.
+            // The turn is over already, or was removed before it began: its readers must not wait for anything.
             if let Some(log) = self.logs.of(&running.id) {
                 drop(EndOfLog { logs: &self.logs, log: &log, id: &running.id });
             }
@@ -109,7 +109,7 @@ impl Turns {
         result
     }
 
-    /// Drives a turn and stores what it comes to.
+    /// Drives a turn and stores its end.
     async fn run_and_keep(
         &self,
         mut turn: Arc<TurnRow>,
@@ -123,21 +123,21 @@ impl Turns {
             (TurnPermission::Granted, false) => {
                 self.drive(&mut turn, &session, history, log, running).await?
             }
-            // Another agent is not asked in its place: the question was for this one.
+            // Another agent is not asked in its place: the prompt was for this one.
             (TurnPermission::Granted | TurnPermission::NotThisAgent, true) => {
                 RunResult::Over(self.without_agent(&turn, TextKey::AgentGone))
             }
             (TurnPermission::NotThisAgent, false) => {
                 RunResult::Over(self.without_agent(&turn, TextKey::AgentRefused))
             }
-            // Nobody is left who may be answered; `finish` sees to what the room is shown of it.
+            // Nobody may be answered any more; `finish` decides what stays in the room.
             (TurnPermission::NotAsking, _) => RunResult::Over(TurnOutcome::Stopped),
         };
         match drive {
             RunResult::Over(outcome) => {
                 if self.draining.is_cancelled() {
-                    // It ends here, so no next process says so. If this one dies before the end is kept, the next says it
-                    // again, in a log of its own.
+                    // The turn ends in this process, so the next one does not log the denials. If this one dies before
+                    // the end is stored, the next one logs them again, in a log of its own.
                     log.deny_unanswered();
                 }
                 failpoint("turn.ended");
@@ -154,7 +154,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Keeps the agent of a turn for as long as it runs. Whether there is none with its name any more.
+    /// Holds the agent of a turn for as long as the turn runs. Returns whether no agent has its name any more.
     fn agent_is_gone(&self, turn: &TurnRow, running: &RunningTurn) -> bool {
         let agents = self.agents();
         let name = self.agent_name_of(turn);
@@ -164,12 +164,12 @@ impl Turns {
                 let _ = running.agent.set(NamedAgent { name, agent: agent.clone() });
                 false
             }
-            // What may have run is ended as any other that cannot be taken up.
+            // A turn that may have run ends like any other that cannot be resumed.
             None => turn.state == TurnState::Queued,
         }
     }
 
-    /// The end of a turn whose agent must not be given it, or is not there.
+    /// The end of a turn whose agent is not there, or must not get it.
     fn without_agent(&self, turn: &TurnRow, why: TextKey) -> TurnOutcome {
         match turn.state == TurnState::Queued {
             true if turn.stop => TurnOutcome::Cancelled { words: TextKey::NotRun.into() },
@@ -178,7 +178,7 @@ impl Turns {
         }
     }
 
-    /// Loads a turn once there is room for it.
+    /// Loads a turn once the memory budget has room for it.
     async fn load(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let Some(loaded) = self.load_now(running).await? else { return Ok(None) };
         let (payer, bytes) = (source::payer(&loaded.0.source), input_slot::size(&loaded.0, &loaded.3));
@@ -186,11 +186,11 @@ impl Turns {
             running.input.put(Some(permit));
             return Ok(Some(loaded));
         }
-        // It waits in the store, and not here.
+        // While it waits for room, it is only in the store.
         drop(loaded);
         let permit = tokio::select! {
             permit = self.input_budget.take(&payer, bytes) => Some(permit),
-            // It will not be asked any more, so this is the end of it.
+            // The turn ends without asking the agent, so it needs no room.
             () = running.stop.cancelled() => None,
             () = self.draining.cancelled() => None,
         };
@@ -223,14 +223,14 @@ impl Turns {
                     history: history.len(),
                     permission,
                 };
-                // One row for all who look at it: the engine, the conversation and the end.
+                // The engine and the end share one row: it may be large.
                 Ok(Some((Arc::new(turn), session, before, history)))
             })
             .await
     }
 
-    /// Runs a turn as far as it goes in this process. As long as nothing ran, `row` follows the question when the
-    /// person edits it: what was asked is what is remembered.
+    /// Runs a turn as far as it goes in this process. As long as nothing ran, `row` follows the edits of the prompt, so
+    /// that the transcript has the prompt that was sent.
     async fn drive(
         &self,
         row: &mut Arc<TurnRow>,
@@ -244,7 +244,7 @@ impl Turns {
             let not_run = TurnOutcome::Cancelled { words: TextKey::NotRun.into() };
             return Ok(RunResult::Over(if resumed { TurnOutcome::Stopped } else { not_run }));
         }
-        // Nobody is left there who could read it, and what is shown where somebody else asks would be no answer.
+        // Nobody is left there who could read the answer, and it must not appear where somebody else asks now.
         if self.lasts(&row.source) == PlaceLifetime::Gone {
             return Ok(RunResult::Over(TurnOutcome::Interrupted));
         }
@@ -256,7 +256,7 @@ impl Turns {
         let lost = resumed && !(resumes && stored.as_ref().is_some_and(|stored| stored.resumable));
         // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
-        // What is resumed had its first text from an earlier process.
+        // The first text of a resumed turn came in an earlier process.
         let first = (!resumed).then(|| self.surface(&row.source).first_delta.clone());
         let sink = TurnSink::new(log, first);
         if lost {
@@ -272,7 +272,7 @@ impl Turns {
                 Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
             };
         }
-        // Also where a request is there: it may have to be made ready anew.
+        // Also if there is a request: it may have to be prepared again.
         if !resumed {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }
@@ -331,8 +331,8 @@ impl Turns {
         prompt_text::context(&texts.join("\n\n"), own)
     }
 
-    /// Fetches what is attached: pictures and files go along, text becomes a part of the prompt, and of what stays
-    /// behind a line says why.
+    /// Fetches the attachments of a room's prompt. Pictures and files go into the request, text into the prompt; for
+    /// each attachment that is left out, a line in the prompt says why.
     pub(super) async fn fetch_media(
         &self,
         row: &TurnRow,
@@ -345,14 +345,14 @@ impl Turns {
             return;
         }
         let Some(account) = self.account_of(&row.source) else { return };
-        // Counted as the senders say, so that a slow file holds up nobody else's; and as it is once it is here.
+        // Charged by the announced size first, so that a slow file does not block others; then by the real size.
         let asked = input_slot::size(row, &turn.history);
         running.input.put(None);
         let room = self.room_for_input(row, asked + media::announced(media), (sink, running));
         let Some(mut permit) = room.await else { return };
         let fetched = tokio::select! {
             fetched = media::fetch(account.platform(), media, self.settings.files) => fetched,
-            // `make_ready` looks at the same before it makes a request, so there is none without what is attached.
+            // `make_ready` checks for an interruption too, so no request is prepared without the attachments.
             () = self.interrupted(running, sink) => return,
         };
         sink.attached(fetched.kept);

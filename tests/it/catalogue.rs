@@ -36,6 +36,9 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("adapters/console/src/outbound.rs", "the writer has ended", "an error, for the log"),
     ("src/access.rs", "admins only", "a rule in the audit"),
     ("src/access.rs", "not listed", "a rule in the audit"),
+    ("src/agent/ask.rs", "nothing to judge", "a rule in the audit"),
+    ("src/agent/ask.rs", "too long", "a rule in the audit"),
+    ("src/agent/ask.rs", "too many", "a rule in the audit"),
     ("src/hub/limits.rs", "limit hour", "a rule in the audit"),
     ("src/hub/limits.rs", "limit minute", "a rule in the audit"),
     ("src/hub/pairing.rs", "wrong code", "a rule in the audit"),
@@ -71,9 +74,6 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "failed the last {times} times: {why}",
         "the operator, from `health` and `status`",
     ),
-    ("src/turns/asks/lifecycle.rs", "nothing to judge", "a rule in the audit"),
-    ("src/turns/asks/lifecycle.rs", "too long", "a rule in the audit"),
-    ("src/turns/asks/lifecycle.rs", "too many", "a rule in the audit"),
     ("src/i18n/stored.rs", "words, or the key of a text and what fills it", "an error of the reader"),
 ];
 

@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod agents;
+mod approval_options;
 mod approvals;
 mod chat;
 mod commands_unmentioned;

@@ -43,7 +43,7 @@ impl Asked {
 
     fn was_allowed(&self) -> bool {
         match self.gateway.told()[..] {
-            [choice] => choice != AskChoice::Deny,
+            [ref choice] => !matches!(choice, AskChoice::Deny(_)),
             _ => panic!("one answer: {:?}", self.gateway.told()),
         }
     }

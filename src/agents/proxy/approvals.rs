@@ -1,9 +1,9 @@
-//! Where the upstream's questions lie until people have answered them.
+//! Asks of the upstream, until people here have answered them.
 //!
-//! A question comes as an event of the stream and is asked here as any agent's is; its answer goes back as a request of
-//! its own. Meanwhile the stream is read on. The list is kept with the turn, not with one try of it: when a stream is
-//! read again from its beginning, what lies here already is not asked a second time, and when the turn is over
-//! whatever is still open is taken back.
+//! An ask comes as an event of the stream and becomes an ask of this agent, with the same options; its answer goes back
+//! as a request of its own. Meanwhile the stream is read on. The list belongs to the turn, not to one attempt of it: a
+//! stream that is read again from its beginning repeats its asks, and none is asked twice. At the end of the turn every
+//! open ask is withdrawn.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,45 +19,44 @@ use tokio::sync::Notify;
 
 use super::runs::{AnswerReceipt, UpstreamRunId, UpstreamRuns};
 use crate::agent::{AgentOutput, Ask, AskChoice, AttemptKind, TurnEvent};
-use crate::i18n::TextKey;
+use crate::i18n::{LocalizedText, TextKey};
 use crate::openai::wire::ApprovalEvent;
 use crate::util::code_span;
 
-/// Questions of one turn that are looked at. The engine refuses sooner; this bounds what is remembered of an upstream
-/// that never ends asking.
+/// Asks of one turn that are remembered. The engine refuses sooner; this bounds the memory that an upstream can fill.
 const MOST: usize = 200;
 
-/// How long a question of a stream that is read again waits until it is asked. If it was answered before, the stream
-/// says so a moment later, and nobody needs to be asked.
+/// Delay of an ask of a stream that is read again. If it was answered before, the stream says so a moment later, and
+/// nobody needs to be asked.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// Characters of a title in a notice.
 const TITLE: usize = 60;
 
-/// The questions of one turn.
+/// The asks of one turn.
 #[derive(Default)]
 pub(super) struct PendingApprovals {
     inner: Mutex<PendingState>,
-    /// Told when a question has come.
+    /// Notified when an ask has come.
     came: Notify,
 }
 
 #[derive(Default)]
 struct PendingState {
-    /// What the upstream calls the run; `None` before it has answered, and again when the run is over.
+    /// The upstream's name for the run; `None` before it has answered, and again when the run is over.
     run: Option<UpstreamRunId>,
-    /// Every question that came, open or not, by the upstream's id of it; fired when it is answered elsewhere.
+    /// Every ask that came, open or not, by the upstream's id; the token fires when it is answered elsewhere.
     known: HashMap<String, CancellationToken>,
-    /// What is still to be answered, or to be told.
+    /// Asks without an answer, and answers that the upstream does not have yet.
     open: FuturesUnordered<BoxFuture<'static, ApprovalOutcome>>,
 }
 
-/// How a question came out.
+/// Result of an ask of the upstream.
 enum ApprovalOutcome {
-    /// As it should.
+    /// Nothing is left to say.
     Well,
-    /// A person allowed it and the upstream does not know. With what it was about.
-    Unheard(String),
+    /// A person answered, and the upstream does not have the answer. The text is for the room.
+    Unheard(LocalizedText),
 }
 
 impl PendingApprovals {
@@ -77,7 +76,7 @@ impl PendingApprovals {
         self.inner().run.clone()
     }
 
-    /// The stream says something about a question.
+    /// Takes an event of the stream about an ask.
     pub fn hear(
         &self,
         approval: ApprovalEvent<'_>,
@@ -88,7 +87,7 @@ impl PendingApprovals {
         let mut inner = self.inner();
         match approval {
             ApprovalEvent::Answered { id } => {
-                // Somebody answered it elsewhere, or it is what we told.
+                // Somebody answered it elsewhere, or it is our own answer.
                 if let Some(gone) = inner.known.get(id.as_ref()) {
                     gone.cancel();
                 }
@@ -97,7 +96,7 @@ impl PendingApprovals {
             ApprovalEvent::Asked { .. } if inner.known.len() >= MOST => {
                 tracing::warn!("the upstream asks without end; what it asks now it denies by itself");
             }
-            ApprovalEvent::Asked { id, run, title, detail, cwd } => {
+            ApprovalEvent::Asked { id, run, title, detail, cwd, form } => {
                 let run = run.and_then(|run| UpstreamRunId::new(&run)).or_else(|| inner.run.clone());
                 let Some(run) = run else {
                     tracing::warn!("the upstream asks and does not say for which run; it denies by itself");
@@ -108,6 +107,7 @@ impl PendingApprovals {
                     title: title.into_owned(),
                     detail: detail.into_owned(),
                     cwd: cwd.map(|cwd| cwd.into_owned()),
+                    form,
                 };
                 let settle = match attempt {
                     AttemptKind::First => Duration::ZERO,
@@ -122,7 +122,7 @@ impl PendingApprovals {
         }
     }
 
-    /// Works on whatever lies here, for as long as it is polled.
+    /// Works on all asks for as long as it is polled.
     pub async fn attend(&self, out: &dyn AgentOutput) -> Infallible {
         loop {
             let next = poll_fn(|cx| match self.inner().open.poll_next_unpin(cx) {
@@ -135,10 +135,7 @@ impl PendingApprovals {
             };
             match ended {
                 ApprovalOutcome::Well => {}
-                ApprovalOutcome::Unheard(title) => {
-                    let title = code_span(&title, TITLE);
-                    out.emit(TurnEvent::Notice(Some(TextKey::ApprovalUnheard.with("title", title))));
-                }
+                ApprovalOutcome::Unheard(words) => out.emit(TurnEvent::Notice(Some(words))),
             }
         }
     }
@@ -148,19 +145,19 @@ impl PendingApprovals {
     }
 }
 
-/// One question of the upstream.
+/// One ask of the upstream.
 struct UpstreamAsk {
     runs: UpstreamRuns,
     run: UpstreamRunId,
-    /// The upstream's id of it.
+    /// The upstream's id of the ask.
     id: String,
     title: String,
-    /// How long it waits until it is asked.
+    /// Delay before people are asked.
     settle: Duration,
 }
 
 impl UpstreamAsk {
-    /// Waits for the answer and brings it to the upstream, unless it was answered elsewhere.
+    /// Waits for the answer and sends it to the upstream, unless the ask was answered elsewhere.
     async fn run(self, ask: BoxFuture<'static, AskChoice>, gone: CancellationToken) -> ApprovalOutcome {
         let asking = async {
             if !self.settle.is_zero() {
@@ -170,19 +167,22 @@ impl UpstreamAsk {
         };
         let choice = tokio::select! {
             biased;
-            // Dropping the question takes it back.
+            // Dropping the future withdraws the ask.
             () = gone.cancelled() => return ApprovalOutcome::Well,
             choice = asking => choice,
         };
         let told = tokio::select! {
-            told = self.runs.answer(&self.run, &self.id, choice) => told,
-            // It may be our own answer of which the stream tells before the request has its response.
+            told = self.runs.answer(&self.run, &self.id, &choice) => told,
+            // The stream may report our own answer before the request has its response.
             () = gone.cancelled() => AnswerReceipt::Yes,
         };
+        let unheard =
+            |text: TextKey| ApprovalOutcome::Unheard(text.with("title", code_span(&self.title, TITLE)));
         match (told, choice) {
-            (AnswerReceipt::No, AskChoice::Allow(_)) => ApprovalOutcome::Unheard(self.title),
-            // Without an answer the upstream denies, which is what was wanted.
-            (AnswerReceipt::No, AskChoice::Deny) | (AnswerReceipt::Yes, _) => ApprovalOutcome::Well,
+            (AnswerReceipt::No, AskChoice::Allow(_)) => unheard(TextKey::ApprovalUnheard),
+            (AnswerReceipt::No, AskChoice::Option(_) | AskChoice::Text(_)) => unheard(TextKey::AnswerUnheard),
+            // Without an answer the upstream denies too.
+            (AnswerReceipt::No, AskChoice::Deny(_)) | (AnswerReceipt::Yes, _) => ApprovalOutcome::Well,
         }
     }
 }

@@ -76,16 +76,17 @@ impl UpstreamRuns {
         });
     }
 
-    /// Brings a person's answer to the upstream, as often as it takes within [`ANSWER`].
-    pub async fn answer(&self, run: &UpstreamRunId, approval: &str, choice: AskChoice) -> AnswerReceipt {
-        // Also where it was allowed for longer than once: what need not be asked again is decided here, where the
-        // people are, may lose their rights and take a grant back. An upstream that was told `always` would never
-        // ask again.
-        let word = match choice {
-            AskChoice::Allow(_) => "once",
-            AskChoice::Deny => "deny",
+    /// Sends a person's answer to the upstream, and repeats it until the upstream has it or [`ANSWER`] has passed.
+    pub async fn answer(&self, run: &UpstreamRunId, approval: &str, choice: &AskChoice) -> AnswerReceipt {
+        let body = match choice {
+            // An approval for longer than once is sent as `once` too. The grant is kept here, where people may lose
+            // their rights and take it back; an upstream that got `always` would never ask again.
+            AskChoice::Allow(_) => json!({ "approval_id": approval, "choice": "once" }),
+            AskChoice::Option(id) => json!({ "approval_id": approval, "choice": "answer", "option": id }),
+            AskChoice::Text(text) => json!({ "approval_id": approval, "choice": "answer", "text": text }),
+            AskChoice::Deny(_) => json!({ "approval_id": approval, "choice": "deny" }),
         };
-        let body = json!({ "approval_id": approval, "choice": word }).to_string();
+        let body = body.to_string();
         let (deadline, mut backoff) = (Instant::now() + ANSWER, PAUSES);
         loop {
             let request = self.to(run, "approval").header("content-type", "application/json");

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::lenient;
+use crate::agent::{AnswerForm, AskOption, OptionKind};
 
 /// Type of the event for an ask.
 pub const APPROVAL_REQUEST: &str = "approval.request";
@@ -30,6 +32,8 @@ pub enum ApprovalEvent<'a> {
         detail: Cow<'a, str>,
         /// Working directory of the action.
         cwd: Option<Cow<'a, str>>,
+        /// The answers that fit.
+        form: AnswerForm,
     },
     /// The ask is closed.
     Answered {
@@ -51,12 +55,17 @@ struct RawApproval<'a> {
     detail: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     cwd: Option<Cow<'a, str>>,
+    #[serde(default)]
+    options: Value,
+    #[serde(default)]
+    text: Value,
 }
 
 impl<'a> ApprovalEvent<'a> {
     /// Parses the data of an event of this type; `None` if it is not about an ask, or has no valid id.
     pub fn parse(event: &str, data: &'a str) -> Option<Self> {
-        let RawApproval { approval_id, run_id, title, detail, cwd } = serde_json::from_str(data).ok()?;
+        let RawApproval { approval_id, run_id, title, detail, cwd, options, text } =
+            serde_json::from_str(data).ok()?;
         let id = approval_id.filter(|id| !id.is_empty() && id.len() <= ID)?;
         match event {
             APPROVAL_REQUEST => Some(Self::Asked {
@@ -66,10 +75,21 @@ impl<'a> ApprovalEvent<'a> {
                 // The engine denies an ask without a detail, because a person could not judge it.
                 detail: detail.unwrap_or_default(),
                 cwd,
+                form: AnswerForm { options: read_options(options), takes_text: text == Value::Bool(true) },
             }),
             APPROVAL_RESPONDED => Some(Self::Answered { id }),
             _ => None,
         }
+    }
+}
+
+/// The options of an ask. An option that cannot be read has no id: the engine denies such an ask, and says so. Without
+/// that, an ask of a newer server could be shown without the option that allows the most.
+fn read_options(options: Value) -> Vec<AskOption> {
+    let unreadable = AskOption { id: String::new(), label: String::new(), kind: OptionKind::Answer };
+    match options {
+        Value::Null => Vec::new(),
+        options => serde_json::from_value(options).unwrap_or_else(|_| vec![unreadable]),
     }
 }
 
@@ -86,6 +106,7 @@ mod tests {
             title: "run".into(),
             detail: "rm -r /".into(),
             cwd: None,
+            form: AnswerForm::default(),
         };
         assert_eq!(ApprovalEvent::parse(APPROVAL_REQUEST, asked), Some(expected));
         let answered = r#"{"approval_id":"a1","choice":"deny"}"#;
@@ -93,6 +114,36 @@ mod tests {
             ApprovalEvent::parse(APPROVAL_RESPONDED, answered),
             Some(ApprovalEvent::Answered { id: "a1".into() })
         );
+    }
+
+    fn form(fields: &str) -> AnswerForm {
+        let data = format!(r#"{{"approval_id":"a1","detail":"x"{fields}}}"#);
+        match ApprovalEvent::parse(APPROVAL_REQUEST, &data) {
+            Some(ApprovalEvent::Asked { form, .. }) => form,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_and_text_are_read_and_what_cannot_be_read_is_no_approval() {
+        let option = |kind| AskOption { id: "y".to_owned(), label: "Yes".to_owned(), kind };
+        let read = form(r#","options":[{"id":"y","label":"Yes","kind":"allow_once","new":1}],"text":true"#);
+        assert_eq!(read, AnswerForm { options: vec![option(OptionKind::AllowOnce)], takes_text: true });
+        let read = form(r#","options":[{"id":"y","label":"Yes"}],"text":false"#);
+        assert_eq!(read, AnswerForm { options: vec![option(OptionKind::Answer)], takes_text: false });
+        for approval in ["", r#","options":null"#, r#","options":[],"text":"yes""#] {
+            assert!(form(approval).is_approval(), "{approval}");
+        }
+        for unreadable in [
+            r#","options":[{"id":"y","label":"Yes","kind":"allow_for_ever"}]"#,
+            r#","options":[{"id":"y","label":7}]"#,
+            r#","options":["yes"]"#,
+            r#","options":{"yes":"Yes"}"#,
+            r#","options":true"#,
+        ] {
+            let read = form(unreadable);
+            assert!(!read.is_approval() && !read.is_valid(), "{unreadable}");
+        }
     }
 
     #[test]

@@ -84,7 +84,11 @@ impl ResponseEvents {
     pub(super) fn ask(&mut self, asked: &AskOpened, out: &mut SseBuffer) {
         let AskOpened { id, ask, refused, .. } = asked;
         if !refused {
-            let arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
+            let mut arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
+            if !ask.form.is_approval() {
+                arguments["options"] = json!(ask.form.options);
+                arguments["text"] = json!(ask.form.takes_text);
+            }
             let data = approvals::requested(&self.run, asked);
             self.add(id, &ask.title, &arguments, data, approvals::REQUEST, out);
         }

@@ -1,4 +1,4 @@
-//! The one transaction that takes what a program asks: it is on disk afterwards, or it is said why not.
+//! The one transaction that accepts an app's request: afterwards the turn is on disk, or the request is refused.
 
 use std::time::Duration;
 
@@ -17,48 +17,48 @@ use crate::turn_source::{TurnSource, WhenUnread};
 /// Turns that may wait behind the one that runs in a session.
 const WAITING: usize = 8;
 
-/// When to come back to a session that has too much to do.
+/// `Retry-After` for a session with too many waiting turns.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What is to be taken.
+/// A request to accept.
 pub struct SubmitTransaction {
-    /// The turn, in the session that is meant; another one if it goes on from a response.
+    /// The turn, in the requested session. The session changes if the request continues a response.
     pub turn: TurnRow,
-    /// Who asks; empty for the owner.
+    /// Name of the app; empty for the owner.
     pub app: String,
-    /// Under what it may be asked again.
+    /// The `Idempotency-Key`.
     pub key: Option<String>,
-    /// Tells it from everything else that is asked.
+    /// Fingerprint of the request, to see whether a key is reused for another one.
     pub digest: String,
-    /// Whether it has come through a relay.
+    /// Whether the request came through a relay.
     pub relayed: bool,
-    /// Whether there is room for one turn more.
+    /// Whether the limits have room for one more turn.
     pub has_room: bool,
-    /// The response that it goes on from.
+    /// The response that the request continues.
     pub after: Option<String>,
-    /// Whether a session that is not there is an error.
+    /// Whether an unknown session is an error.
     pub must_exist: bool,
-    /// Whether nobody named the session.
+    /// Whether the session has no name from the client.
     pub ephemeral: bool,
-    /// What was said before, for a session that begins.
+    /// Messages before the prompt, for a new session.
     pub history: Vec<SessionMessage>,
-    /// What is kept of it as a response.
+    /// The response to store.
     pub keep: Option<ResponseRecord>,
     /// The agent of older turns that name none.
     pub default_agent: AgentName,
 }
 
-/// What became of it.
+/// Result of the transaction.
 pub enum SubmitResult {
-    /// It waits in this session.
+    /// The turn waits in this session.
     Anew(SessionId),
-    /// This very thing was asked before.
+    /// The same request was accepted before, as this turn.
     Before(TurnId),
     Refused(ApiError),
 }
 
 impl SubmitTransaction {
-    /// Takes it, or finds that it must not be.
+    /// Accepts or refuses the request.
     pub fn take(mut self, tx: &Tx<'_>) -> Result<SubmitResult> {
         if let Some(known) = self.known(tx)? {
             return Ok(known);
@@ -70,7 +70,7 @@ impl SubmitTransaction {
             return Ok(SubmitResult::Refused(problem));
         }
         let Self { mut turn, app, key, digest, keep, default_agent, .. } = self;
-        // What the session always says, then what this request says.
+        // The system prompt of the session, then that of the request.
         if let (Some(prompt), TurnSource::App(request)) = (tx.system_prompt(&turn.session)?, &mut turn.source)
         {
             request.system = join_system([Some(prompt), request.system.take()]);
@@ -90,10 +90,10 @@ impl SubmitTransaction {
         Ok(SubmitResult::Anew(turn.session))
     }
 
-    /// What its key says of it, if anything.
+    /// The result that follows from the idempotency key alone, if any.
     fn known(&self, tx: &Tx<'_>) -> Result<Option<SubmitResult>> {
         let Some(key) = &self.key else { return Ok(None) };
-        // One of our own turns came back to us: it would wait here for itself, behind itself.
+        // One of our own turns came back to us: it would wait for itself in the queue.
         if self.relayed && tx.is_under_way(key)? {
             return Ok(Some(SubmitResult::Refused(ApiError::circle())));
         }
@@ -104,9 +104,9 @@ impl SubmitTransaction {
         })
     }
 
-    /// Finds its session, or begins it; and says if it must not go there.
+    /// Finds or creates the session. Returns the reason if the request must not use it.
     fn find_session(&mut self, tx: &Tx<'_>) -> Result<Option<ApiError>> {
-        // What is stored nowhere else goes when nobody can ask for it any more.
+        // A session that belongs to no response expires when nobody can ask for its answer any more.
         let patience = self.turn.source.app().map_or(WhenUnread::None, |request| request.patience);
         let expires = self.keep.is_none().then(|| ephemeral_expiry(patience));
         if let Some(response) = &self.after {
@@ -126,10 +126,10 @@ impl SubmitTransaction {
                 tx.create_session(&NewSession { ephemeral, expires, ..NewSession::new(session, &self.app) })?;
                 tx.replace_history(session, &self.history)?;
             }
-            // The name that was made up is somebody's by the rarest chance, and what they said is not for everybody.
+            // By the rarest chance the random name is taken, and that session is somebody else's.
             (true, _) if self.ephemeral => return Ok(Some(TurnLimits::too_many_turns())),
             (true, _) => {
-                // A client that goes on with a single request brings what came before it; nobody else has it.
+                // A client that continues a single request sends the messages before it; nobody else has them.
                 let is_new = self.after.is_none() && tx.adopt_session(session)?;
                 if is_new && !self.history.is_empty() && tx.open_turns(session)?.is_empty() {
                     tx.replace_history(session, &self.history)?;

@@ -1,39 +1,68 @@
-//! A program answers what an agent asks in its turn.
+//! The answer of an app to an ask in its turn.
 
 use crate::access::GrantScope;
-use crate::agent::AskChoice;
+use crate::agent::{AnswerError, AnswerForm, AskChoice, DenyReason};
 use crate::ids::{AskId, TurnId};
 use crate::store;
 use crate::turns::Turns;
 
-/// What became of an answer.
+/// An answer as the app gave it. Whether it fits is known once its ask is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AskReply {
+    /// Approves the action.
+    Approve(GrantScope),
+    /// Denies it.
+    Deny,
+    /// Chooses the option with this id.
+    Option(String),
+    /// Answers in words.
+    Text(String),
+}
+
+/// Result of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerResult {
-    /// It counts; this was the question.
-    Taken(AskId),
-    /// Nothing is asked, or not that, or not any more.
+    /// It counts, for this ask.
+    Taken(AskId, AskChoice),
+    /// No ask waits for it, or no longer.
     Nothing,
-    /// More than one thing is asked, and it does not say which is meant.
+    /// More than one ask is open, and the answer names none.
     Unclear,
+    /// It does not fit the ask, which stays open.
+    Unfit(AnswerError, AnswerForm),
+}
+
+impl AskReply {
+    fn choice(&self, form: &AnswerForm) -> Result<AskChoice, AnswerError> {
+        match self {
+            Self::Approve(scope) => form.approve(*scope),
+            Self::Deny => Ok(AskChoice::Deny(DenyReason::Person)),
+            Self::Option(id) => form.choose(id),
+            Self::Text(text) => form.write(text),
+        }
+    }
 }
 
 impl Turns {
-    /// Answers what the agent asks in a turn of a program: `which` of the questions, or the only one. What is not
+    /// Answers an ask in the turn of an app: the one with the id `which`, or the only open one. An answer that is not
     /// clear decides nothing.
     pub async fn answer(
         &self,
         turn: &TurnId,
         which: Option<AskId>,
-        choice: AskChoice,
+        reply: AskReply,
         by: String,
     ) -> store::Result<AnswerResult> {
         let turn = turn.clone();
         let answered = self.store.write(move |tx| {
             let mut open = tx.open_asks_of(&turn)?;
             if let Some(which) = which {
-                // Said again, because the first answer to it was lost on the way.
-                if tx.answered_so(&turn, &which, &by, choice)? {
-                    return Ok(AnswerResult::Taken(which));
+                // A client repeats its answer if the response to it was lost.
+                if let Some(ask) = tx.ask_of(&turn, &which)?
+                    && let Ok(choice) = reply.choice(&ask.form)
+                    && tx.is_answered_so(&ask.id, &by, &choice)?
+                {
+                    return Ok(AnswerResult::Taken(which, choice));
                 }
                 open.retain(|ask| ask.id == which);
             }
@@ -42,30 +71,19 @@ impl Turns {
                 (Some(_), false) => return Ok(AnswerResult::Unclear),
                 (Some(ask), true) => ask,
             };
-            let counts = match choice {
-                AskChoice::Allow(grant) => tx.approve_ask(&ask.id, &by, grant)?,
-                AskChoice::Deny => {
-                    let denied = tx.deny_ask(&ask.id, &by, "denied")?;
-                    if denied && let Some(row) = tx.turn_head(&turn)? {
-                        tx.audit_ask(&row, &ask.digest, &by, None, "denied")?;
-                    }
-                    denied
-                }
+            let choice = match reply.choice(&ask.form) {
+                Ok(choice) => choice,
+                Err(error) => return Ok(AnswerResult::Unfit(error, ask.form)),
             };
-            Ok(if counts { AnswerResult::Taken(ask.id) } else { AnswerResult::Nothing })
+            Ok(match tx.answer_ask(&ask, &by, &choice)? {
+                true => AnswerResult::Taken(ask.id, choice),
+                false => AnswerResult::Nothing,
+            })
         });
         let answer = answered.await?;
-        if let AnswerResult::Taken(ask) = &answer {
+        if let AnswerResult::Taken(ask, _) = &answer {
             self.answered(ask);
         }
         Ok(answer)
-    }
-}
-
-/// How far an answer over HTTP reaches, by the word for it.
-pub fn choice(word: &str) -> Option<AskChoice> {
-    match word {
-        "deny" => Some(AskChoice::Deny),
-        word => GrantScope::ALL.into_iter().find(|grant| grant.name() == word).map(AskChoice::Allow),
     }
 }

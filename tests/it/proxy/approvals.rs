@@ -240,3 +240,73 @@ async fn hostile_questions_are_neither_asked_nor_a_way_elsewhere() {
     told.sort();
     assert_eq!(told, answers(&[("elsewhere", "deny"), ("empty", "deny")]));
 }
+
+/// An event that asks for an answer, with these options as the server wrote them.
+fn question(id: &str, options: &Value, text: bool) -> String {
+    let data = json!({
+        "object": "chat.completion.chunk", "choices": [], "run_id": "run_1", "approval_id": id,
+        "title": "Colour", "detail": "Which colour?", "options": options, "text": text,
+    });
+    format!("event: approval.request\nid: 1.0.0\ndata: {data}\n\n")
+}
+
+#[tokio::test]
+async fn an_answer_is_told_with_the_option_or_the_words() {
+    for (words, body) in [
+        ("blue", json!({ "approval_id": "a1", "choice": "answer", "option": "b" })),
+        ("green", json!({ "approval_id": "a1", "choice": "answer", "text": "green" })),
+    ] {
+        let (upstream, gate) = (upstream().await, Gate::new());
+        let options = json!([{ "id": "b", "label": "blue", "kind": "answer" }]);
+        let answer = stream().sends(question("a1", &options, true)).waits(&gate);
+        upstream.answers(answer.sends(delta("Done.") + &*end()).ends());
+        let gateway = relay(&upstream.url(), None).await;
+        let room = gateway.room();
+        room.says("@ann", "paint it").await;
+        let asked = room.is_asked("Colour").await;
+        room.says("@ann", &format!("/answer {} {words}", asked.code)).await;
+        upstream.has_requests("/v1/runs/run_1/approval", 1).await;
+        gate.open();
+        room.shows("Done.").await;
+        assert_eq!(upstream.requests_to("/v1/runs/run_1/approval")[0].json(), body);
+    }
+}
+
+/// A newer server may offer what we do not know; shown without that, an answer could allow more than people read.
+#[tokio::test]
+async fn options_that_cannot_be_read_are_denied_here_and_there() {
+    for options in [
+        json!([{ "id": "b", "label": "blue", "kind": "allow_for_a_week" }]),
+        json!([{ "name": "blue" }]),
+        json!("blue"),
+        json!((0..200).map(|n| json!({ "id": n.to_string(), "label": "x" })).collect::<Vec<_>>()),
+    ] {
+        let (upstream, gate) = (upstream().await, Gate::new());
+        let answer = stream().sends(question("a1", &options, true)).waits(&gate);
+        upstream.answers(answer.sends(delta("Then not.") + &*end()).ends());
+        let gateway = relay(&upstream.url(), None).await;
+        let room = gateway.room();
+        room.says("@ann", "paint it").await;
+        upstream.has_requests("/v1/runs/run_1/approval", 1).await;
+        gate.open();
+        room.shows("cannot be shown here in full and so nobody could judge it: `Colour`").await;
+        assert_eq!((told(&upstream), room.asked().len()), (answers(&[("a1", "deny")]), 0), "{options}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_the_server_does_not_take_is_said_so() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    upstream.answers_at("/approval", [Answer::status(400, r#"{"error":{"code":"unknown_option"}}"#)]);
+    let options = json!([{ "id": "b", "label": "blue" }]);
+    let answer = stream().sends(question("a1", &options, false)).waits(&gate);
+    upstream.answers(answer.sends(delta("Then not.") + &*end()).ends());
+    let gateway = relay(&upstream.url(), None).await;
+    let room = gateway.room();
+    room.says("@ann", "paint it").await;
+    let asked = room.is_asked("Colour").await;
+    room.says("@ann", &format!("/answer {} 1", asked.code)).await;
+    room.shows("The answer did not reach the agent server, which therefore takes it as denied: `Colour`")
+        .await;
+    gate.open();
+}

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
 use talaria::agent::{
-    Agent as _, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, TurnEnd, TurnEvent,
-    TurnOrigin,
+    Agent as _, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason, TurnEnd,
+    TurnEvent, TurnOrigin,
 };
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources};
@@ -255,7 +255,7 @@ impl AgentOutput for Heard {
     }
 
     fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
-        Box::pin(async { AskChoice::Deny })
+        Box::pin(async { AskChoice::Deny(DenyReason::Gone) })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use talaria::agent::{AgentErrorKind, StepState};
+use talaria::agent::{AgentErrorKind, Ask, AskChoice, DenyReason, OptionKind, StepState};
 use talaria::i18n::{LocalizedText, TextKey};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -11,6 +11,7 @@ use crate::support::binary::Talaria;
 use crate::support::gateway::Setup;
 use crate::support::ports::free_port;
 use crate::support::relay::{model, relay};
+use crate::support::scripted::{choice, option, or_text};
 use crate::support::served::{KEY, Served, settings};
 use crate::support::upstream::{Answer, Upstream};
 
@@ -58,6 +59,60 @@ async fn what_the_agent_asks_over_there_is_answered_here() {
     room.is_asked("rm -r build").await;
     room.says("@ann", "/approve").await;
     room.shows("bot   Let me clean up. Done.").await;
+    assert_eq!(served.gateway.agent_itself().ran(), ["rm -r build"]);
+}
+
+/// An ask with options and free text.
+fn colours() -> Ask {
+    let options = [option("r", "red", OptionKind::Answer), option("b", "blue `sky`", OptionKind::AllowOnce)];
+    or_text(choice("Colour", "Which colour shall it be?", options))
+}
+
+#[tokio::test]
+async fn options_and_own_words_come_through_in_both_directions() {
+    for (words, told) in [
+        ("red", AskChoice::Option("r".to_owned())),
+        ("2", AskChoice::Option("b".to_owned())),
+        ("green,\nlike moss", AskChoice::Text("green,\nlike moss".to_owned())),
+    ] {
+        let served = Served::start().await;
+        served.agent().says(["Let me ask. "]).asks_all([colours()]).says(["Done."]);
+        let gateway = relay(&served.url(""), Some(KEY)).await;
+        let room = gateway.room();
+        room.says("@ann", "paint it").await;
+        let asked = room.is_asked("Which colour shall it be?").await;
+        assert!(asked.text.contains("1. `red`\n2. `blue 'sky'`"), "{}", asked.text);
+        room.says("@ann", &format!("/answer {} {words}", asked.code)).await;
+        room.shows("bot   Let me ask. Done.").await;
+        let answers = served.gateway.agent_itself().answers();
+        assert_eq!((answers.len(), &answers[0].choice), (1, &told));
+    }
+}
+
+#[tokio::test]
+async fn a_denied_question_is_denied_over_there() {
+    let served = Served::start().await;
+    served.agent().asks_all([colours()]).says(["Then not."]);
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "paint it").await;
+    let asked = room.is_asked("Colour").await;
+    room.says("@ann", &format!("/deny {}", asked.code)).await;
+    room.shows("bot   Then not.").await;
+    assert_eq!(served.gateway.agent_itself().answers()[0].choice, AskChoice::Deny(DenyReason::Person));
+}
+
+#[tokio::test]
+async fn an_approval_over_there_chooses_the_only_option_that_allows() {
+    let served = Served::start().await;
+    let options = [option("y", "Go ahead", OptionKind::AllowOnce), option("n", "No", OptionKind::RejectOnce)];
+    served.agent().asks_all([choice("run a command", "rm -r build", options)]).says(["Done."]);
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "clean up").await;
+    room.is_asked("rm -r build").await;
+    room.says("@ann", "/approve").await;
+    room.shows("bot   Done.").await;
     assert_eq!(served.gateway.agent_itself().ran(), ["rm -r build"]);
 }
 

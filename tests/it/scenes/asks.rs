@@ -4,6 +4,8 @@ mod answers;
 mod ends;
 mod grants;
 mod interleavings;
+mod options;
+mod reasons;
 mod shown;
 mod who;
 

@@ -27,6 +27,7 @@ async fn help_lists_what_can_be_said() {
           - `/usage` shows how many questions and tokens were used
           - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
+          - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
     ");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::access::AccessLists;
-use talaria::agent::AskChoice;
+use talaria::agent::{AskChoice, DenyReason};
 use talaria::rules::AccountRules;
 use talaria::store::{AuditFilter, AuditRow};
 use talaria_platform::{AccountId, AuthorTrust, PlatformErrorKind, RateLimit, RoomEventKind, UserId};
@@ -216,7 +216,7 @@ async fn a_mark_is_never_encrypted_and_denies_all_the_same() {
     room.says("@ann", &format!("/approve {}", asked.code)).await;
     room.reacts("@ann", &asked.message, "❌").await;
     room.settled().await;
-    assert_eq!(gateway.agent_itself().answers()[0].choice, AskChoice::Deny);
+    assert_eq!(gateway.agent_itself().answers()[0].choice, AskChoice::Deny(DenyReason::Person));
     assert!(room.now().contains("only in encrypted rooms"), "an approval in the clear is none");
 }
 

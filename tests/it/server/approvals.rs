@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use talaria::agent::AskChoice;
+use talaria::agent::{AskChoice, DenyReason};
 
 use crate::support::gateway::Setup;
 use crate::support::scripted::ask;
@@ -171,7 +171,7 @@ async fn the_next_process_denies_what_was_asked_and_the_record_says_so() {
     assert_eq!(shown["approvals"][0]["status"], "denied");
     assert_eq!(shown["approvals"][0]["reason"], "restart");
     let answers = served.gateway.agent_itself().answers();
-    assert!(answers.iter().all(|answer| answer.choice == AskChoice::Deny));
+    assert!(answers.iter().all(|answer| answer.choice == AskChoice::Deny(DenyReason::Restart)));
     assert!(served.gateway.agent_itself().ran().is_empty());
 }
 

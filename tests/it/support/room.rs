@@ -206,7 +206,7 @@ impl Room {
     /// The agent's asks here, oldest first.
     pub fn asked(&self) -> Vec<Asked> {
         let code =
-            |text: &str| text.split_once("`/approve ").and_then(|(_, rest)| rest.get(..4)).map(str::to_owned);
+            |text: &str| text.split_once("`/deny ").and_then(|(_, rest)| rest.get(..4)).map(str::to_owned);
         let asked = self.chat.asked(&self.name).into_iter();
         asked.map(|(message, text)| Asked { code: code(&text).unwrap(), message, text }).collect()
     }

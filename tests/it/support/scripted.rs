@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
-    Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent, Ask,
-    AskChoice, Attachment, AttemptKind, EndedSession, PreparedTurn, PromptImage, PromptPart, RewindSupport,
-    SessionMessage, Step, StepState, TokenUsage, TranscriptRecord, TurnEnd, TurnEvent, TurnOrigin,
+    Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
+    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, OptionKind,
+    PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, Step, StepState, TokenUsage,
+    TranscriptRecord, TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria::i18n::LocalizedText;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -79,6 +80,12 @@ pub struct Answer {
     pub choice: AskChoice,
     pub at: Instant,
     pub order: u64,
+}
+
+impl Answer {
+    pub fn is_denied(&self) -> bool {
+        matches!(self.choice, AskChoice::Deny(_))
+    }
 }
 
 /// Counts events, so that two at the same moment of a paused clock have an order.
@@ -235,7 +242,12 @@ impl Scripted {
             return std::future::pending().await;
         }
         let mut state = self.state();
-        if let AskChoice::Allow(_) = choice {
+        let runs = match &choice {
+            AskChoice::Allow(_) => true,
+            AskChoice::Option(id) => asked.ask.form.option(id).is_some_and(|option| option.kind.allows()),
+            AskChoice::Text(_) | AskChoice::Deny(_) => false,
+        };
+        if runs {
             state.ran.push(asked.ask.detail.clone());
         }
         state.answers.push(Answer { asked, choice, at: Instant::now(), order: count() });
@@ -567,5 +579,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An ask without a folder.
 pub fn ask(title: &str, detail: &str) -> Ask {
-    Ask { title: title.to_owned(), detail: detail.to_owned(), cwd: None }
+    Ask { title: title.to_owned(), detail: detail.to_owned(), cwd: None, form: AnswerForm::default() }
+}
+
+/// An option of an ask.
+pub fn option(id: &str, label: &str, kind: OptionKind) -> AskOption {
+    AskOption { id: id.to_owned(), label: label.to_owned(), kind }
+}
+
+/// An ask with options.
+pub fn choice(title: &str, detail: &str, options: impl IntoIterator<Item = AskOption>) -> Ask {
+    let form = AnswerForm { options: options.into_iter().collect(), takes_text: false };
+    Ask { form, ..ask(title, detail) }
+}
+
+/// An ask that also, or only, takes a text.
+pub fn or_text(ask: Ask) -> Ask {
+    Ask { form: AnswerForm { takes_text: true, ..ask.form }, ..ask }
 }

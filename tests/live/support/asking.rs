@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, Ask,
-    AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm,
+    Ask, AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::config::{Config, ConfigSources};
 use talaria::delivery::DisplaySettings;
@@ -111,16 +111,21 @@ impl Agent for Asker {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
-            let ask = Ask { title: "run a command".to_owned(), detail: ACTION.to_owned(), cwd: None };
+            let ask = Ask {
+                title: "run a command".to_owned(),
+                detail: ACTION.to_owned(),
+                cwd: None,
+                form: AnswerForm::default(),
+            };
             let choice = tokio::select! {
                 choice = out.ask(ask) => choice,
                 () = stop.cancelled() => return Ok(TurnEnd::Stopped),
             };
-            self.told.lock().push(choice);
             out.emit(TurnEvent::Text(match choice {
                 AskChoice::Allow(_) => "Done.",
-                AskChoice::Deny => "Then not.",
+                AskChoice::Deny(_) | AskChoice::Option(_) | AskChoice::Text(_) => "Then not.",
             }));
+            self.told.lock().push(choice);
             Ok(TurnEnd::Done)
         })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::AskChoice;
+use talaria::agent::{AskChoice, DenyReason};
 
 use super::{FIVE_MINUTES, gateway, masked, outcomes, people, settled};
 use crate::support::gateway::{Setup, TestGateway};
@@ -23,7 +23,7 @@ async fn nobody_answers_within_five_minutes() {
 
     assert!(room.now().contains("Nothing with the code"), "{}", room.now());
     let answers = gateway.agent_itself().answers();
-    assert_eq!(answers[0].choice, AskChoice::Deny);
+    assert_eq!(answers[0].choice, AskChoice::Deny(DenyReason::Timeout));
     assert_eq!(answers[0].at - answers[0].asked.at, FIVE_MINUTES);
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (timeout)"]);
 }

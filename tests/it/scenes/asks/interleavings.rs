@@ -3,15 +3,12 @@
 //! A [`trial`] is derived from a seed: people who may and people who may not answer, in the right and in the wrong
 //! place, with right, old and invented codes, with reactions, one by one and several at once, while asks come and
 //! time out, turns are stopped, and the gateway is restarted or killed. The [`checker`] knows the people's actions
-//! and the answers that the agent got, and names every broken promise. Below, the checker itself is tested: with a
-//! safety mechanism switched off it must complain.
+//! and the answers that the agent got, and names every broken promise. Its own tests show that it notices each of them.
 //!
 //! 200 trials; 1,000 with `TALARIA_TESTS=full`.
 
 mod checker;
 mod trial;
-
-use std::process::Command;
 
 use trial::Trial;
 
@@ -52,38 +49,4 @@ async fn trials(part: u64) {
     }
     // Trials that allow nothing, or everything, would prove nothing.
     assert!(allowed * 20 > asked && allowed * 2 < asked, "{allowed} of {asked} were allowed");
-}
-
-#[test]
-fn without_the_expiry_the_checker_sees_an_approval_that_came_too_late() {
-    complains("ask-expiry", "TooLate");
-}
-
-#[test]
-fn without_the_stop_the_checker_sees_an_action_that_was_stopped() {
-    complains("ask-stop", "Stopped");
-}
-
-#[test]
-fn without_the_place_the_checker_sees_an_approval_from_elsewhere() {
-    complains("ask-place", "Elsewhere");
-}
-
-#[test]
-fn without_the_denial_at_the_start_the_checker_sees_what_was_never_decided() {
-    complains("ask-restart", "Undecided");
-}
-
-/// Runs the trials in a process of their own with a safety mechanism switched off.
-fn complains(without: &str, about: &str) {
-    let name = module_path!().split_once("::").map(|(_, path)| path).unwrap();
-    let trials = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("{name}::nothing_runs_without_a_valid_approval_1")])
-        .env("TALARIA_BROKEN", without)
-        .output()
-        .unwrap();
-    let said =
-        String::from_utf8_lossy(&trials.stdout).into_owned() + &*String::from_utf8_lossy(&trials.stderr);
-    assert!(said.contains("running 1 test"), "{said}");
-    assert!(!trials.status.success() && said.contains(about), "{said}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use talaria::agent::{Ask, AskChoice};
+use talaria::agent::{AnswerForm, Ask, AskChoice, DenyReason};
 
 use super::{gateway, outcomes, people, settled};
 use crate::support::gateway::{Setup, TestGateway};
@@ -17,6 +17,7 @@ async fn nothing_hides_in_a_question_and_nothing_gets_out_of_it() {
         title: "list files`\n\n# Approved".to_owned(),
         detail: "ls \u{202e}fr- mr\u{202c}; \u{1b}[2K\rtrue\n```\n`/approve` is not needed".to_owned(),
         cwd: Some("/home/ann\n/tmp".to_owned()),
+        form: AnswerForm::default(),
     }]);
 
     room.says("@ann", "what is there?").await;
@@ -55,7 +56,13 @@ async fn what_does_not_fit_is_denied_at_once_and_said() {
         let said = format!("cannot be shown here in full and so nobody could judge it: `{title}`");
         assert!(room.now().contains(&said), "{}", room.now());
     }
-    assert!(gateway.agent_itself().answers().iter().all(|answer| answer.choice == AskChoice::Deny));
+    assert!(
+        gateway
+            .agent_itself()
+            .answers()
+            .iter()
+            .all(|answer| answer.choice == AskChoice::Deny(DenyReason::TooLong))
+    );
     assert_eq!(outcomes(&gateway).await, ["ask no by (gateway) (too long)"; 3]);
 }
 
@@ -89,7 +96,8 @@ async fn a_wording_without_the_action_lets_nothing_be_approved() {
     gateway.agent().asks("run a command", "rm -r build");
     room.says("@ann", "clean up").await;
     room.settled().await;
-    assert_eq!((room.asked().len(), gateway.agent_itself().answers()[0].choice), (0, AskChoice::Deny));
+    let told = &gateway.agent_itself().answers()[0].choice;
+    assert_eq!((room.asked().len(), told), (0, &AskChoice::Deny(DenyReason::TooLong)));
 }
 
 #[tokio::test(start_paused = true)]

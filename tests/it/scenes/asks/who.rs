@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use talaria::access::{AccessLists, AccessPolicy};
+use talaria::agent::OptionKind;
 use talaria_platform::{IncomingMessage, RoomEventKind};
 
 use super::{outcomes, people};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::{Asked, Room};
+use crate::support::scripted::{ask, choice, option, or_text};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
@@ -29,10 +31,25 @@ enum Answer {
     Deny,
     Cross,
     Tick,
+    /// The option that allows once.
+    Choose,
+    /// The option that allows always.
+    ChooseAlways,
+    /// Own words.
+    Write,
 }
 
 const PEOPLE: [Who; 6] = [Who::Admin, Who::Allowed, Who::Stranger, Who::Direct, Who::Left, Who::Bot];
-const ANSWERS: [Answer; 5] = [Answer::Approve, Answer::Always, Answer::Deny, Answer::Cross, Answer::Tick];
+const ANSWERS: [Answer; 8] = [
+    Answer::Approve,
+    Answer::Always,
+    Answer::Deny,
+    Answer::Cross,
+    Answer::Tick,
+    Answer::Choose,
+    Answer::ChooseAlways,
+    Answer::Write,
+];
 
 #[tokio::test(start_paused = true)]
 async fn exactly_those_who_may_decide_anything() {
@@ -56,7 +73,11 @@ fn expected(direct: bool, who: Who, answer: Answer) -> Option<&'static str> {
         Answer::Approve if may => Some("ask once yes"),
         Answer::Always if who == Who::Admin => Some("ask always yes"),
         Answer::Deny | Answer::Cross if may => Some("ask no"),
+        Answer::Choose if may => Some("ask allow_once yes"),
+        Answer::ChooseAlways if who == Who::Admin => Some("ask allow_always yes"),
+        Answer::Write if may => Some("ask text yes"),
         Answer::Approve | Answer::Always | Answer::Deny | Answer::Cross | Answer::Tick => None,
+        Answer::Choose | Answer::ChooseAlways | Answer::Write => None,
     }
 }
 
@@ -68,7 +89,16 @@ async fn cell(direct: bool, thread: Option<&str>, who: Who, answer: Answer) -> O
     let gateway = TestGateway::with(Setup { rules, ..Setup::default() }).await;
     let room = if direct { gateway.room() } else { gateway.shared_room() };
     let room = thread.map_or(room.clone(), |thread| room.thread(thread));
-    gateway.agent().asks("run a command", "rm -r build");
+    gateway.agent().asks_all([match answer {
+        Answer::Approve | Answer::Always | Answer::Deny | Answer::Cross | Answer::Tick => {
+            ask("run a command", "rm -r build")
+        }
+        Answer::Choose | Answer::ChooseAlways | Answer::Write => or_text(choice(
+            "run a command",
+            "rm -r build",
+            [option("y", "Yes", OptionKind::AllowOnce), option("a", "Ever", OptionKind::AllowAlways)],
+        )),
+    }]);
     room.says("@ann", "clean up").await;
     let asked = room.is_asked("run a command").await;
     gateway.chat().is_quiet(Duration::from_secs(1)).await;
@@ -83,11 +113,22 @@ async fn cell(direct: bool, thread: Option<&str>, who: Who, answer: Answer) -> O
     let outcome = match &outcomes(&gateway).await[..] {
         [] => None,
         [one] => {
-            ["ask once yes", "ask always yes", "ask no"].into_iter().find(|words| one.starts_with(words))
+            let known = [
+                "ask once yes",
+                "ask always yes",
+                "ask no",
+                "ask allow_once yes",
+                "ask allow_always yes",
+                "ask text yes",
+            ];
+            known.into_iter().find(|words| one.starts_with(words))
         }
         more => panic!("{more:?}"),
     };
-    assert_eq!(ran == 1, outcome.is_some_and(|words| words.ends_with("yes")));
+    let allowed = outcome.is_some_and(|words| words.ends_with("yes"));
+    assert_eq!(gateway.agent_itself().answers().len() == 1, outcome.is_some());
+    // A text answers, and allows nothing by itself.
+    assert_eq!(ran == 1, allowed && answer != Answer::Write);
     let talks = matches!(who, Who::Admin | Who::Allowed) || (who == Who::Direct && direct);
     assert!(talks || room.ours().len() == shown, "{who:?} was told something: {}", room.now());
     outcome
@@ -111,6 +152,9 @@ async fn give(room: &Room, asked: &Asked, who: Who, answer: Answer) {
             Answer::Deny => said("/deny CODE"),
             Answer::Cross => marked("❌"),
             Answer::Tick => marked("✅"),
+            Answer::Choose => said("/answer CODE 1"),
+            Answer::ChooseAlways => said("/answer CODE ever"),
+            Answer::Write => said("/answer CODE only the old one"),
         },
     );
     event.author.bot = who == Who::Bot;

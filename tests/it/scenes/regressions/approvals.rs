@@ -141,7 +141,7 @@ async fn cve_2026_9350_many_at_once_are_as_many_questions() {
     let allowed = |choice: &AskChoice| *choice == AskChoice::Allow(GrantScope::Session);
     let answers = gateway.agent_itself().answers();
     assert_eq!(answers.iter().filter(|answer| allowed(&answer.choice)).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| answer.choice == AskChoice::Deny).count(), 4);
+    assert_eq!(answers.iter().filter(|answer| answer.is_denied()).count(), 4);
 }
 
 /// If nobody is there to answer, as in a batch, that is a denial.

@@ -158,5 +158,6 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
     note  - `/usage` shows how many questions and tokens were used
           - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
     note  - `/deny` refuses what the agent asks for: `/deny [code]`
+          - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
     ");
 }

@@ -75,7 +75,7 @@ pub fn check(history: &History) -> Vec<Broken> {
 
 /// The broken promise in allowing this ask, if it was allowed.
 fn judge(history: &History, answer: &Answer) -> Option<Broken> {
-    let AskChoice::Allow(grant) = answer.choice else { return None };
+    let choice = &answer.choice;
     let title = answer.asked.ask.title.clone();
     let between = |did: &Did| did.order.0 > answer.asked.order && did.order.1 < answer.order;
     if history.did.iter().any(|did| between(did) && stops(did, &answer.asked)) {
@@ -86,11 +86,12 @@ fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     }
     // An earlier approval of the same action may hold for longer than once.
     let same = |asked: &&Asked| asked.ask == answer.asked.ask && asked.order < answer.asked.order;
-    let granted = |asked: &Asked| flaws(history, asked, answer.order, grant).contains(&None);
-    if grant != GrantScope::Once && history.asked.iter().filter(same).any(granted) {
+    let granted = |asked: &Asked| flaws(history, asked, answer.order, choice).contains(&None);
+    let holds = matches!(choice, AskChoice::Allow(GrantScope::Session | GrantScope::Always));
+    if holds && history.asked.iter().filter(same).any(granted) {
         return None;
     }
-    let flaws = flaws(history, &answer.asked, answer.order, grant);
+    let flaws = flaws(history, &answer.asked, answer.order, choice);
     if flaws.contains(&None) {
         return None;
     }
@@ -103,18 +104,36 @@ fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     })
 }
 
-/// Every approval before `until` that may be meant for the ask, with its flaw.
-fn flaws(history: &History, asked: &Asked, until: u64, grant: GrantScope) -> Vec<Option<Flaw>> {
+/// Every action before `until` that may give this answer to the ask, with its flaw.
+fn flaws(history: &History, asked: &Asked, until: u64, choice: &AskChoice) -> Vec<Option<Flaw>> {
     let said = history.did.iter().filter(|did| (asked.order..until).contains(&did.order.0));
-    said.filter_map(|did| flaw(history, did, asked, grant)).collect()
+    said.filter_map(|did| flaw(history, did, asked, choice)).collect()
 }
 
-/// The flaw of this action as an approval of the ask; the outer `None` if it is no approval at all.
-fn flaw(history: &History, did: &Did, asked: &Asked, grant: GrantScope) -> Option<Option<Flaw>> {
+/// The answer that the words of a command give to an ask, if they fit it.
+fn given(asked: &Asked, command: &str, words: &str) -> Option<AskChoice> {
+    let option = |id: &str| Some(AskChoice::Option(id.to_owned()));
+    match (command, asked.ask.form.options.is_empty(), words) {
+        ("/approve", true, "" | "once") => Some(AskChoice::Allow(GrantScope::Once)),
+        ("/approve", true, "session") => Some(AskChoice::Allow(GrantScope::Session)),
+        ("/approve", true, "always") => Some(AskChoice::Allow(GrantScope::Always)),
+        // The only option that allows.
+        ("/approve", false, "" | "once") => option("yes"),
+        ("/answer", false, "1" | "do it") => option("yes"),
+        ("/answer", false, "2" | "part") => option("part"),
+        ("/answer", false, words) => Some(AskChoice::Text(words.to_owned())),
+        _ => None,
+    }
+}
+
+/// The flaw of this action as this answer to the ask; the outer `None` if it does not give this answer at all.
+fn flaw(history: &History, did: &Did, asked: &Asked, choice: &AskChoice) -> Option<Option<Flaw>> {
     let What::Said { room, who, text } = &did.what else { return None };
-    let mut words = text.strip_prefix("/approve")?.split_whitespace().peekable();
-    let code = words.next_if(|word| word.len() == 4 && *word != "once");
-    if words.next().unwrap_or("once") != grant.name() {
+    let (command, behind) = text.split_once(' ').unwrap_or((text, ""));
+    let (first, rest) = behind.split_once(' ').unwrap_or((behind, ""));
+    let is_code = first.len() == 4 && !["once", "part"].contains(&first);
+    let (code, words) = if is_code { (Some(first), rest) } else { (None, behind) };
+    if given(asked, command, words.trim()).as_ref() != Some(choice) {
         return None;
     }
     let meant = match code {
@@ -124,9 +143,11 @@ fn flaw(history: &History, did: &Did, asked: &Asked, grant: GrantScope) -> Optio
         // Without a code it can only mean an ask that is the only open one.
         None => !history.answers.iter().any(|other| is_open_beside(other, asked, did)),
     };
-    let may = match grant {
-        GrantScope::Once | GrantScope::Session => *who != "@eve",
-        GrantScope::Always => *who == "@ada",
+    let may = match choice {
+        AskChoice::Allow(GrantScope::Always) => *who == "@ada",
+        AskChoice::Allow(GrantScope::Once | GrantScope::Session) => *who != "@eve",
+        AskChoice::Option(_) | AskChoice::Text(_) => *who != "@eve",
+        AskChoice::Deny(_) => true,
     };
     let stopped =
         |other: &Did| other.order.0 > asked.order && other.batch <= did.batch && stops(other, asked);
@@ -163,4 +184,126 @@ fn stops(did: &Did, asked: &Asked) -> bool {
 /// The room of an ask; its title begins with the number.
 fn home(asked: &Asked) -> usize {
     asked.ask.title.split(' ').next().and_then(|room| room.parse().ok()).unwrap()
+}
+
+/// The checker itself: in a history where all is well it finds nothing, and each planted fault is found.
+#[cfg(test)]
+mod tests {
+    use talaria::agent::OptionKind;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::support::scripted::{ask, choice, option, or_text};
+
+    const DIGEST: &str = "digest";
+
+    fn said(room: usize, who: &'static str, text: &str, order: u64, at: Instant) -> Did {
+        let what = What::Said { room, who, text: text.to_owned() };
+        Did { what, at, order: (order, order + 1), batch: order }
+    }
+
+    /// The agent asks in room 0 at 10, Ann answers at 20, and the agent gets the answer at 30.
+    fn history(question: bool, words: &str, choice_told: AskChoice) -> History {
+        let now = Instant::now();
+        let asks = match question {
+            false => ask("0 1", "do 1"),
+            true => or_text(choice("0 1", "do 1", [option("yes", "Do it", OptionKind::AllowOnce)])),
+        };
+        let asked = Asked { ask: asks, at: now, order: 10 };
+        let answer = Answer { asked: asked.clone(), choice: choice_told, at: now, order: 30 };
+        History {
+            did: vec![said(0, "@ann", words, 20, now)],
+            asked: vec![asked],
+            answers: vec![answer],
+            codes: vec![(0, "0 1".to_owned(), "BCDF".to_owned())],
+            stored: vec![("`0 1`".to_owned(), "taken".to_owned(), DIGEST.to_owned())],
+            audited: vec![(DIGEST.to_owned(), true, "approved".to_owned())],
+            killed: false,
+        }
+    }
+
+    fn approved() -> History {
+        history(false, "/approve BCDF", AskChoice::Allow(GrantScope::Once))
+    }
+
+    /// One history of each kind of answer.
+    fn good() -> [History; 4] {
+        [
+            approved(),
+            history(false, "/approve session", AskChoice::Allow(GrantScope::Session)),
+            history(true, "/answer BCDF 1", AskChoice::Option("yes".to_owned())),
+            history(true, "/answer because it rains", AskChoice::Text("because it rains".to_owned())),
+        ]
+    }
+
+    #[test]
+    fn a_good_history_breaks_nothing() {
+        for history in good() {
+            assert_eq!(check(&history), [], "{history}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_too_late_is_found() {
+        for mut history in good() {
+            history.did[0].at += FIVE_MINUTES;
+            assert_eq!(check(&history), [Broken::TooLate("0 1".to_owned())], "{history}");
+        }
+    }
+
+    #[test]
+    fn an_answer_from_another_place_is_found() {
+        for mut history in good() {
+            let What::Said { room, .. } = &mut history.did[0].what else { panic!("somebody says it") };
+            *room = 1;
+            assert_eq!(check(&history), [Broken::Elsewhere("0 1".to_owned())], "{history}");
+        }
+    }
+
+    #[test]
+    fn an_answer_of_a_stranger_is_found() {
+        for mut history in good() {
+            let What::Said { who, .. } = &mut history.did[0].what else { panic!("somebody says it") };
+            *who = "@eve";
+            assert_eq!(check(&history), [Broken::Unauthorized("0 1".to_owned())], "{history}");
+        }
+        let always = history(false, "/approve always", AskChoice::Allow(GrantScope::Always));
+        assert_eq!(check(&always), [Broken::Unauthorized("0 1".to_owned())]);
+    }
+
+    #[test]
+    fn an_answer_that_nobody_gave_is_found() {
+        for mut history in good() {
+            history.did.clear();
+            assert_eq!(check(&history), [Broken::Unasked("0 1".to_owned())], "{history}");
+        }
+        let other = history(true, "/answer BCDF 1", AskChoice::Text("1".to_owned()));
+        assert_eq!(check(&other), [Broken::Unasked("0 1".to_owned())]);
+    }
+
+    #[test]
+    fn an_action_after_a_stop_or_after_the_end_of_the_process_is_found() {
+        for mut history in good() {
+            let now = history.did[0].at;
+            history.did.push(said(0, "@bob", "/stop", 25, now));
+            assert_eq!(check(&history), [Broken::Stopped("0 1".to_owned())], "{history}");
+            history.did[1].what = What::Ended;
+            assert_eq!(check(&history), [Broken::Ended("0 1".to_owned())], "{history}");
+        }
+    }
+
+    #[test]
+    fn an_ask_that_is_never_decided_or_not_audited_once_is_found() {
+        let mut open = approved();
+        open.stored[0].1 = "open".to_owned();
+        assert_eq!(check(&open), [Broken::Undecided("`0 1`".to_owned())]);
+        let mut silent = approved();
+        silent.audited.clear();
+        let all = Broken::Audited("all".to_owned(), 0);
+        assert_eq!(check(&silent), [Broken::Audited("`0 1`".to_owned(), 0), all, Broken::Unrecorded(1, 0)]);
+        let mut twice = approved();
+        twice.audited.extend(twice.audited.clone());
+        let all = Broken::Audited("all".to_owned(), 2);
+        assert_eq!(check(&twice), [Broken::Audited("`0 1`".to_owned(), 2), all]);
+    }
 }

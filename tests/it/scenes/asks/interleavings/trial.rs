@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use talaria::agent::{Ask, AskChoice};
+use talaria::agent::{Ask, OptionKind};
 use tokio::time::Instant;
 
 use crate::scenes::asks::gateway;
 use crate::support::gateway::TestGateway;
 use crate::support::room::Room;
-use crate::support::scripted::{Answer, Asked, ask, count};
+use crate::support::scripted::{Answer, Asked, ask, choice, count, option, or_text};
 
 /// The first is an admin, the last is a stranger.
 pub const PEOPLE: [&str; 4] = ["@ada", "@ann", "@bob", "@eve"];
@@ -73,7 +73,7 @@ pub struct History {
 
 impl History {
     pub fn allowed(&self) -> impl Iterator<Item = &Answer> {
-        self.answers.iter().filter(|answer| answer.choice != AskChoice::Deny)
+        self.answers.iter().filter(|answer| !answer.is_denied())
     }
 }
 
@@ -115,6 +115,10 @@ impl Trial {
                 0..4 => {
                     let room = self.below(2);
                     self.asks(room).await;
+                    // Often somebody answers at once.
+                    if self.below(2) == 0 {
+                        self.people_act(1).await;
+                    }
                 }
                 4..13 => {
                     let together = if self.below(3) == 0 { 2 + self.below(2) } else { 1 };
@@ -136,8 +140,21 @@ impl Trial {
         let asks: Vec<Ask> = (0..1 + self.below(3))
             .map(|_| {
                 self.number += 1;
-                let name = if self.below(4) == 0 { COMMON.to_owned() } else { format!("{}", self.number) };
-                ask(&format!("{room} {name}"), &format!("do {name} in {room}"))
+                let kind = self.below(4);
+                let name = if kind == 0 { COMMON.to_owned() } else { format!("{}", self.number) };
+                let (title, detail) = (format!("{room} {name}"), format!("do {name} in {room}"));
+                match kind {
+                    // A question. The checker knows these options by their ids.
+                    1 => or_text(choice(
+                        &title,
+                        &detail,
+                        [
+                            option("yes", "Do it", OptionKind::AllowOnce),
+                            option("part", "Half", OptionKind::Answer),
+                        ],
+                    )),
+                    _ => ask(&title, &detail),
+                }
             })
             .collect();
         let words = format!("prompt {} in {room}.", self.number);
@@ -158,22 +175,32 @@ impl Trial {
     async fn people_act(&mut self, together: usize) {
         for _ in 0..together {
             let who = PEOPLE[self.below(PEOPLE.len())];
-            let asked: Vec<_> = (0..2).flat_map(|room| codes(&self.room(room), room)).collect();
-            // Mostly about one of the latest asks, sometimes about any.
-            let back = if self.below(4) == 0 { asked.len() } else { 3 };
+            // Mostly about one of the latest asks of a room, sometimes about any.
+            let last = self.below(2);
+            let asked: Vec<_> =
+                [1 - last, last].into_iter().flat_map(|room| codes(&self.room(room), room)).collect();
+            let back = if self.below(4) == 0 { asked.len() } else { 2 };
             let about = asked.len().checked_sub(1 + self.below(back.max(1))).and_then(|at| asked.get(at));
             let (home, code) =
                 about.map_or((self.below(2), "ZZZZ"), |(room, _, code)| (*room, code.as_str()));
             let room = if self.below(5) == 0 { 1 - home } else { home };
             let code = [code, code, code, "", "QQQQ"][self.below(5)];
             let reach = ["", "", "once", "session", "always"][self.below(5)];
+            // Mostly the command that fits the ask.
+            let asked = self.room(home).asked();
+            let question = asked.iter().any(|asked| asked.code == code && asked.text.contains("`/answer "));
+            let words = ["1", "2", "do it", "part", "because of the weather"][self.below(5)];
+            let answer = match question == (self.below(6) > 0) {
+                true => format!("/answer {code} {words}"),
+                false => format!("/approve {code} {reach}").trim_end().to_owned(),
+            };
             match self.below(12) {
-                // An approval, and a stop in the same moment.
+                // An answer, and a stop in the same moment.
                 10 => {
-                    self.says(home, "@ann", format!("/approve {code}").trim_end().to_owned());
+                    self.says(home, "@ann", answer);
                     self.says(home, "@bob", "/stop".to_owned());
                 }
-                0..6 => self.says(room, who, format!("/approve {code} {reach}").trim_end().to_owned()),
+                0..6 => self.says(room, who, answer),
                 6 => self.says(room, who, format!("/deny {code}").trim_end().to_owned()),
                 7 => self.says(room, who, "/stop".to_owned()),
                 _ => {

@@ -1,0 +1,150 @@
+//! The transaction that opens an ask, unless a rule denies it or an earlier approval still holds.
+
+use talaria_platform::SendKey;
+use tokio_util::sync::CancellationToken;
+
+use super::message::{ask_message, ask_text, tell};
+use crate::access::GrantScope;
+use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::AskId;
+use crate::rules::Rules;
+use crate::store::{AskRow, GATEWAY, Result, TurnRow, Tx, unix_now};
+use crate::turn_source::TurnSource;
+use crate::turns::source::grant_holds;
+use crate::util::{code_span, hash, one_line, random_code};
+
+/// Open asks of one turn. People could not tell more of them apart.
+const OPEN: usize = 8;
+
+/// Asks of one turn. An agent that asks in circles must not fill the room for ever.
+pub const PER_TURN: usize = 100;
+
+/// Characters of a code. Short enough to type; it is no secret, because the room shows it.
+const CODE: usize = 4;
+
+/// Attempts to find a free code. One is enough unless the account has very many open asks.
+const CODES: usize = 16;
+
+/// Characters of a title. It only names the action, which is shown in full below it.
+const TITLE: usize = 120;
+
+/// Result of the transaction.
+pub(super) enum AskOpening {
+    /// The ask is stored at this position and waits for an answer.
+    Waits(Box<AskRow>, AskPosition),
+    /// An approval for longer than once still holds.
+    Granted(GrantScope),
+    /// A rule denied it; nobody was asked.
+    Denied(DenyReason),
+}
+
+/// The transaction that opens an ask.
+pub(super) struct OpenAskTx<'a> {
+    pub tx: &'a Tx<'a>,
+    pub rules: &'a Rules,
+    pub turn: &'a TurnRow,
+    pub ask: &'a Ask,
+    pub digest: String,
+    /// Longest message of the platform, in bytes.
+    pub max: usize,
+    /// Position of the ask in its turn.
+    pub ask_position: AskPosition,
+}
+
+impl OpenAskTx<'_> {
+    pub fn open(&self, id: AskId, within: i64, draining: &CancellationToken) -> Result<AskOpening> {
+        let (tx, turn) = (self.tx, self.turn);
+        if draining.is_cancelled() {
+            return self.deny(DenyReason::Restart);
+        }
+        if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
+            return self.deny(DenyReason::Stopped);
+        }
+        let title = match &turn.source {
+            TurnSource::Room(_) => code_span(&self.ask.title, TITLE),
+            TurnSource::App(_) => one_line(&self.ask.title, TITLE),
+        };
+        if let Some(reason) = self.is_unshowable(&title) {
+            self.tell(id.end_key(), &TextKey::AskUnshowable.with("title", title))?;
+            return self.deny(reason);
+        }
+        if let Some((scope, by)) = self.granted()? {
+            let (form, choice) = (&self.ask.form, AskChoice::Allow(scope));
+            tx.audit_decision(turn, &self.digest, form, &by, &choice, "granted")?;
+            return Ok(AskOpening::Granted(scope));
+        }
+        let (asked, open) = tx.asked_by(&turn.id)?;
+        if asked >= PER_TURN || open >= OPEN {
+            // One key for all of them, so that the room is told once.
+            self.tell(turn.id.send_key("asks"), &TextKey::AskTooMany.into())?;
+            return self.deny(DenyReason::TooMany);
+        }
+        let mut row = AskRow::of(turn, id, title, self.digest.clone(), self.ask.form.clone());
+        for _ in 0..CODES {
+            row.code = random_code(CODE);
+            if tx.add_ask(&row, self.ask_position, unix_now().saturating_add(within))? {
+                if let TurnSource::Room(question) = &turn.source {
+                    let Some(text) = self.text(&row.title, &row.code) else { break };
+                    tx.add_outbox(&ask_message(question, row.id.send_key(), text))?;
+                }
+                return Ok(AskOpening::Waits(Box::new(row), self.ask_position));
+            }
+        }
+        self.deny(DenyReason::TooMany)
+    }
+
+    /// The reason why people could not judge the ask, if they could not.
+    fn is_unshowable(&self, title: &str) -> Option<DenyReason> {
+        if !self.ask.form.is_valid() {
+            return Some(DenyReason::TooLong);
+        }
+        match &self.turn.source {
+            // Every code has the same length.
+            TurnSource::Room(_) => {
+                let text = self.text(title, &"X".repeat(CODE));
+                text.is_none_or(|text| text.len() > self.max).then_some(DenyReason::TooLong)
+            }
+            // An app gets all of it as data, so only an empty detail cannot be judged.
+            TurnSource::App(_) => self.ask.detail.trim().is_empty().then_some(DenyReason::NothingToJudge),
+        }
+    }
+
+    fn text(&self, title: &str, code: &str) -> Option<String> {
+        ask_text(&self.rules.words, self.ask, title, code)
+    }
+
+    fn tell(&self, key: SendKey, phrase: &LocalizedText) -> Result<()> {
+        tell(self.tx, &self.rules.words, self.turn, self.max, key, phrase)
+    }
+
+    fn deny(&self, reason: DenyReason) -> Result<AskOpening> {
+        let (form, choice) = (&self.ask.form, AskChoice::Deny(reason));
+        self.tx.audit_decision(self.turn, &self.digest, form, GATEWAY, &choice, reason.name())?;
+        Ok(AskOpening::Denied(reason))
+    }
+
+    /// The approval of an equal ask that still holds, and the person who gave it and may still give it. Options and
+    /// texts answer only the ask for which they were given.
+    fn granted(&self) -> Result<Option<(GrantScope, String)>> {
+        let (tx, turn) = (self.tx, self.turn);
+        if !self.ask.form.is_approval() {
+            return Ok(None);
+        }
+        for (grant, by) in tx.granted(turn, &self.digest)? {
+            if grant_holds(tx, self.rules, &turn.source, grant, &by)? {
+                return Ok(Some((grant, by)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Identifies equal asks: a hash of every word of the ask, shown or not.
+pub(super) fn digest(ask: &Ask) -> String {
+    let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
+    let options =
+        ask.form.options.iter().flat_map(|option| ["option", &option.id, &option.label, option.kind.name()]);
+    let text = ask.form.takes_text.then_some("text");
+    hash(["ask", &ask.title, &ask.detail].into_iter().chain(folder).chain(options).chain(text))
+}
