@@ -294,10 +294,6 @@ CREATE INDEX commands_place ON commands (account, room);
 ALTER TABLE sessions ADD COLUMN agent TEXT;
 ",
     r"
--- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
-ALTER TABLE grants ADD COLUMN agent TEXT;
-",
-    r"
 -- Asks that offer options or take a text. `rule` of a denied ask is its reason; `state` is `approved` and then `taken`
 -- for every answer that is no denial.
 ALTER TABLE asks ADD COLUMN options TEXT;                          -- JSON list of id, label and kind; NULL for none
@@ -331,5 +327,9 @@ CREATE TABLE agent_ends (
     session TEXT NOT NULL, upstream TEXT NOT NULL,
     PRIMARY KEY (agent, name)
 );
+",
+    r"
+-- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
+ALTER TABLE grants ADD COLUMN agent TEXT;
 ",
 ];
