@@ -195,10 +195,11 @@ fn stop(call: &CommandCall<'_>) -> Result<CommandOutcome> {
 /// `/new`
 fn new(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     let CommandCall { context, session, .. } = call;
-    let after = stop_all(context.tx, &session.id, &call.open)?;
+    let mut after = stop_all(context.tx, &session.id, &call.open)?;
     // One in which nothing was said is as good as new.
     if session.title.is_some() || context.tx.is_used(&session.id)? {
         context.tx.begin_session(&call.key)?;
+        after.push(PostCommit::EndSessions);
     }
     // The hub asks what stands behind it; the answer to that is answer enough.
     Ok((after, call.behind.is_empty().then(|| TextKey::NewSession.into())))

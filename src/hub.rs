@@ -115,6 +115,7 @@ impl Hub {
                 match step {
                     PostCommit::Read(place, event) => drop(read.insert(place, event)),
                     PostCommit::Run(session, turn) => turns.enqueue(&session, turn),
+                    PostCommit::EndSessions => turns.end_sessions(),
                     PostCommit::StopTurn(session, turn) => turns.stop_turn(&session, &turn),
                     PostCommit::RunCommand(place, key) => {
                         commands.enqueue(account.id().clone(), place, key);

@@ -13,6 +13,8 @@ use crate::store::HashedCode;
 pub enum PostCommit {
     /// A turn waits in the queue of this session.
     Run(SessionId, TurnId),
+    /// A session is over, and its agents are to be told.
+    EndSessions,
     /// This turn was asked to stop.
     StopTurn(SessionId, TurnId),
     /// The message that the transaction was about was taken up.

@@ -247,6 +247,7 @@ impl TurnLog {
             }
             TurnEvent::Notice(words) => inner.add(LogEntry::Notice(words)),
             TurnEvent::Usage(usage) => inner.usage = usage,
+            TurnEvent::Upstream(_) => {}
             TurnEvent::Record(record) => {
                 inner.size += ENTRY + record.message.content.len();
                 inner.records.push(record);

@@ -23,10 +23,13 @@ mod recover;
 mod retry;
 mod retry_policy;
 mod run;
+mod session_ends;
 mod sink;
 mod source;
+mod upstream_reports;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -40,7 +43,8 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::agent::{
-    AgentError, AgentRegistry, AgentTable, PreparedTurn, RewindSupport, SharedAgent, TurnEnd,
+    AgentError, AgentInfo, AgentRegistry, AgentTable, NamedAgent, PreparedTurn, RewindSupport, SharedAgent,
+    TurnEnd,
 };
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::{LocalizedText, TextKey};
@@ -98,6 +102,10 @@ pub struct Turns {
     metrics: Arc<Metrics>,
     /// Memory budget for prompts, here and in the HTTP server.
     input_budget: Arc<InputBudget>,
+    /// Held while agents are told that sessions are over.
+    telling_ends: tokio::sync::Mutex<()>,
+    /// A session is over and its agents were not told, because a turn of it still runs.
+    ends_wait: AtomicBool,
     /// Lets one long answer at a time be stored or read: that takes several times its size in memory.
     long_ends: Semaphore,
 }
@@ -143,7 +151,7 @@ struct RunningTurn {
     /// Charge for the input in memory, until the agent has taken it.
     input: InputSlot,
     /// The agent that answers it, once it runs: a reload does not change it under way.
-    agent: Arc<OnceLock<SharedAgent>>,
+    agent: Arc<OnceLock<NamedAgent>>,
 }
 
 impl Turns {
@@ -185,6 +193,8 @@ impl Turns {
             logs,
             metrics,
             input_budget: Arc::default(),
+            telling_ends: tokio::sync::Mutex::default(),
+            ends_wait: AtomicBool::new(false),
             long_ends: Semaphore::new(1),
         })
     }
@@ -208,6 +218,7 @@ impl Turns {
         for (session, turn) in open {
             self.enqueue(&session, turn);
         }
+        self.end_sessions();
         Ok(count)
     }
 
@@ -240,13 +251,13 @@ impl Turns {
     }
 
     /// The default agent's description.
-    pub fn agent(&self) -> crate::agent::AgentInfo {
+    pub fn agent(&self) -> AgentInfo {
         self.agents().default_agent().about()
     }
 
     /// The description of an agent; of the default one if no agent has this name.
-    pub fn about(&self, agent: &AgentName) -> crate::agent::AgentInfo {
-        self.agents().named_or_default(Some(agent)).about()
+    pub fn about(&self, agent: &AgentName) -> AgentInfo {
+        self.agents().named_or_default(Some(agent)).agent.about()
     }
 
     /// Lets every agent find out whether it can rewind. Returns at once if that is known, or if an agent failed to find
@@ -293,14 +304,14 @@ impl Turns {
         *self.abilities_unanswered.lock() = None;
     }
 
-    /// The agent that answers a turn.
-    fn agent_of(&self, row: &TurnRow) -> SharedAgent {
+    /// The agent that a turn is for.
+    fn agent_of(&self, row: &TurnRow) -> NamedAgent {
         let lines = self.lines();
         let running = lines.get(&row.session).and_then(|line| line.running.as_ref());
         let pinned = running.filter(|running| running.id == row.id).and_then(|running| running.agent.get());
         match pinned {
             Some(agent) => agent.clone(),
-            None => self.agents().named_or_default(row.agent.as_ref()).clone(),
+            None => self.agents().named_or_default(row.agent.as_ref()),
         }
     }
 
@@ -309,12 +320,15 @@ impl Turns {
         row.agent.clone().unwrap_or_else(|| self.agents().default_name().clone())
     }
 
-    /// The request that was made for a turn, unless the agent it was made for is no longer there: no other may be given
-    /// it.
+    /// Description of the agent that takes requests made for `name` in this turn: the turn's own agent or its fallback.
+    fn agent_taking(&self, row: &TurnRow, name: &AgentName) -> Option<AgentInfo> {
+        let own = self.agent_of(row);
+        own.agent.about().taking(&own.name, name).cloned()
+    }
+
+    /// The stored request of a turn, unless the agent that it was made for is no longer there: no other may be given it.
     fn prepared_of(&self, row: &TurnRow) -> Option<PreparedTurn> {
-        let agents = self.agents();
-        let gone = row.agent.as_ref().is_some_and(|name| agents.get(name).is_none());
-        row.prepared.clone().filter(|_| !gone)
+        row.prepared.clone().filter(|prepared| self.agent_taking(row, &prepared.agent).is_some())
     }
 
     /// Number of an agent's latest failures in a row and the last error, if it is known to fail and was not away.
@@ -417,6 +431,7 @@ impl Turns {
             }
         }
         self.ended.notify_waiters();
+        self.end_waiting_sessions();
     }
 
     /// Puts a turn that the store failed back to the head of its queue. It goes on from its stored state, as after a

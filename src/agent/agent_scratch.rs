@@ -1,26 +1,37 @@
-//! What an agent keeps of a turn between two tries, and lets go with it.
+//! Values that agents keep of a turn between its tries.
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// A slot for one value of any type. It lives as long as the turn does in this process, over all of its tries, so what is in it
-/// is dropped when the turn is over, whoever ended it.
+use parking_lot::Mutex;
+
+/// One value of each type, shared by all tries of a turn in this process and dropped with the turn, however it ends.
+///
+/// An agent uses types of its own, so the fallback and the agent inside it do not meet here.
 #[derive(Clone, Default)]
-pub struct AgentScratch(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+pub struct AgentScratch(Arc<Mutex<Vec<Arc<dyn Any + Send + Sync>>>>);
 
 impl AgentScratch {
-    /// What is in it, put there now if it is empty. Of another kind there is always a new one: nobody finds what
-    /// another agent has kept.
-    pub fn get_or<T: Any + Send + Sync>(&self, make: impl Fn() -> T) -> Arc<T> {
-        let kept = self.0.get_or_init(|| Arc::new(make())).clone();
-        kept.downcast().unwrap_or_else(|_| Arc::new(make()))
+    /// The value of this type; a default one is stored first if there is none.
+    pub fn get_or_default<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut values = self.0.lock();
+        if let Some(value) = find(&values) {
+            return value;
+        }
+        let value = Arc::new(T::default());
+        values.push(value.clone());
+        value
     }
 
-    /// What is in it, if it is of this kind.
+    /// The value of this type, if there is one.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.0.get().cloned()?.downcast().ok()
+        find(&self.0.lock())
     }
+}
+
+fn find<T: Any + Send + Sync>(values: &[Arc<dyn Any + Send + Sync>]) -> Option<Arc<T>> {
+    values.iter().find_map(|value| value.clone().downcast().ok())
 }
 
 impl fmt::Debug for AgentScratch {

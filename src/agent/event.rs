@@ -1,4 +1,4 @@
-//! What happens during a turn.
+//! Events of a turn.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::{Ask, AskChoice, SessionMessage};
 use crate::i18n::LocalizedText;
 use crate::ids::AskId;
 
-/// What happens during a turn. Borrowed, because most of it is copied straight into the log.
+/// An event of a turn. Text is borrowed, because most of it is copied straight into the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEvent<'a> {
     /// More of the answer.
@@ -15,13 +15,18 @@ pub enum TurnEvent<'a> {
     Thought(&'a str),
     /// A tool call began or ended. The same `id` again replaces the earlier state.
     Step(Step),
-    /// Something people should know now, such as "trying again until 14:05". Replaces the notice
-    /// before; `None` takes it away.
+    /// A line for people about the state of the turn, such as "trying again until 14:05". Replaces the notice before;
+    /// `None` removes it.
     Notice(Option<LocalizedText>),
-    /// What the turn cost.
+    /// Tokens that the turn used.
     Usage(TokenUsage),
-    /// A message is complete that belongs into the transcript. An agent that tells its messages tells all of them.
+    /// A complete message for the transcript. An agent that reports one message of a turn reports all of them.
     Record(TranscriptRecord),
+    /// The agent's own notes about the session, such as the id of a thread that it opened, at most
+    /// [`UPSTREAM_BYTES`](super::UPSTREAM_BYTES) as JSON. They replace the notes before, are stored at once, and are
+    /// given back as [`AgentTurn::upstream`](super::AgentTurn::upstream) in the agent's next turn of the session, also
+    /// after a restart. A new session begins without them, and so does a session whose history changed.
+    Upstream(serde_json::Value),
     /// A person is asked. Emitted by the engine, never by an agent.
     Asked(AskOpened),
     /// An ask is over. Emitted by the engine, never by an agent.
@@ -33,11 +38,11 @@ pub enum TurnEvent<'a> {
 pub struct TranscriptRecord {
     /// Who said what.
     pub message: SessionMessage,
-    /// What it calls, or what it is the result of.
+    /// Tool calls of the message, or the call that it is the result of.
     pub tools: Option<ToolActivity>,
 }
 
-/// What a message has to do with tools.
+/// Tool calls in a message, or a tool's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ToolActivity {

@@ -16,6 +16,15 @@ pub struct AgentRegistry {
     table: RwLock<Arc<AgentTable>>,
 }
 
+/// An agent and the name it is registered under.
+#[derive(Clone)]
+pub struct NamedAgent {
+    /// The name in the configuration, on record and over HTTP.
+    pub name: AgentName,
+    /// The agent.
+    pub agent: SharedAgent,
+}
+
 /// Every agent by its name, and which one answers unless another is named.
 #[derive(Clone)]
 pub struct AgentTable {
@@ -78,8 +87,17 @@ impl AgentTable {
     }
 
     /// The agent with this name; the default one without a name, or if nobody has it.
-    pub fn named_or_default(&self, name: Option<&AgentName>) -> &SharedAgent {
-        name.and_then(|name| self.get(name)).unwrap_or(&self.default.1)
+    pub fn named_or_default(&self, name: Option<&AgentName>) -> NamedAgent {
+        let named = name.and_then(|name| Some((name, self.get(name)?)));
+        let (name, agent) = named.unwrap_or((&self.default.0, &self.default.1));
+        NamedAgent { name: name.clone(), agent: agent.clone() }
+    }
+
+    /// The agent that takes requests made for this name: the one that is registered under it, or else the one whose
+    /// fallback has it.
+    pub fn taking(&self, name: &AgentName) -> Option<&SharedAgent> {
+        let takes = |(own, agent): &(&AgentName, &SharedAgent)| agent.about().taking(own, name).is_some();
+        self.get(name).or_else(|| self.iter().find(takes).map(|(_, agent)| agent))
     }
 
     /// All agents, the default one first.
@@ -87,7 +105,7 @@ impl AgentTable {
         std::iter::once((&self.default.0, &self.default.1)).chain(&self.others)
     }
 
-    /// Descriptions of all agents, as they are now.
+    /// Descriptions of all agents as of now.
     pub fn infos(&self) -> AgentInfos {
         AgentInfos {
             default: (self.default.0.clone(), self.default.1.about()),

@@ -4,62 +4,66 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{AgentScratch, ModelParams};
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{AgentName, SessionId, TurnId};
 
 /// One turn as an agent sees it.
 #[derive(Clone, Debug)]
 pub struct AgentTurn {
     /// Unique; short enough to be quoted to people.
     pub id: TurnId,
-    /// The session it belongs to, by the name the upstream knows it.
+    /// The agent that the turn is for. Its fallback may answer in its place; see [`PreparedTurn::agent`].
+    pub agent: AgentName,
+    /// The session under the name that the upstream knows. It is settled when the request is stored, because that
+    /// depends on which agent is asked, so a request must not contain it.
     pub session: SessionId,
+    /// The last report of this agent about this session; see [`TurnEvent::Upstream`](super::TurnEvent::Upstream).
+    /// Settled together with `session`.
+    pub upstream: Option<serde_json::Value>,
     /// Text for the system message; empty for none.
     pub context: String,
-    /// What was said before, oldest first, already filtered and capped.
+    /// Earlier messages of the session, oldest first, already filtered and capped.
     pub history: Vec<SessionMessage>,
-    /// What the person wrote.
+    /// The text that a person or an app wrote.
     pub prompt: String,
-    /// The same in parts, if a program brought pictures with it: then these are what is sent.
+    /// The prompt in parts, if an app sent pictures with it: then these are sent instead of `prompt`.
     pub parts: Vec<PromptPart>,
-    /// Pictures that go with it.
+    /// Pictures attached to the prompt.
     pub images: Vec<PromptImage>,
-    /// Other files that go with it.
+    /// Other files attached to the prompt.
     pub files: Vec<Attachment>,
-    /// The same for every repeat of this turn, another one for `/retry`.
+    /// Idempotency key: every repeat of this turn has the same one, `/retry` another.
     pub key: String,
     /// Who asks and where, for upstreams that are told.
     pub origin: TurnOrigin,
     /// Whether this turn may have run before.
     pub attempt: AttemptKind,
-    /// An agent proved that nothing ran and passed it on: it is for whoever stands in.
-    pub elsewhere: bool,
-    /// Sampling and output format that a program asked for. Empty unless the main agent is a model.
+    /// Sampling and output format that an app asked for. Empty unless the main agent is a model.
     pub params: ModelParams,
-    /// What scopes an agent's memory, if a program named it.
+    /// Name that scopes an agent's memory, if an app sent one.
     pub memory: Option<String>,
-    /// How many relays it has come through.
+    /// How many relays the turn has come through.
     pub hops: u32,
-    /// What the agent keeps between two tries.
+    /// Values that agents keep between two tries.
     pub scratch: AgentScratch,
 }
 
-/// A part of what a program asks, in the form of the chat-completions protocol.
+/// A part of an app's prompt, in the form of the chat-completions protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PromptPart {
-    /// Words.
+    /// Text.
     Text {
-        /// All of them.
+        /// The whole part.
         text: String,
     },
     /// A picture.
     ImageUrl {
-        /// Where it is.
+        /// Address of the picture.
         image_url: ImageUrl,
     },
 }
 
-/// Where a picture is: on the web, or in the address itself.
+/// Address of a picture: on the web, or with the picture in the address itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageUrl {
     /// `http:`, `https:` or `data:`.
@@ -107,22 +111,28 @@ pub struct TurnOrigin {
 /// Whether a turn may have run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptKind {
-    /// Nothing was sent yet.
+    /// It is proven that nothing ran so far.
     First,
-    /// The process died, or the connection broke, after it may have been sent.
+    /// The process died, or the connection broke, after the request may have been sent.
     Resume,
 }
 
-/// What is stored before a turn is dispatched.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A request, as it is stored before the turn is dispatched.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedTurn {
+    /// The agent that the request was made for. No other agent may be given it, also after a crash.
+    pub agent: AgentName,
     /// The bytes of the request.
     pub request: Bytes,
     /// Whether repeating these bytes with the same key is known not to run the turn twice.
     pub resumable: bool,
-    /// The request is for the agent that stands in for another one, and for nobody else. Stored, or a
-    /// repeat after a crash would run at the other.
-    pub stand_in: bool,
+}
+
+impl PreparedTurn {
+    /// A request for the agent of `turn` that must not be repeated.
+    pub fn new(turn: &AgentTurn, request: impl Into<Bytes>) -> Self {
+        Self { agent: turn.agent.clone(), request: request.into(), resumable: false }
+    }
 }
 
 /// One message of a session, as models know it.

@@ -1,27 +1,27 @@
 //! Decides whether an agent is worth asking. Pure: the caller passes the time in.
 //!
-//! Two failures in a row open it, and then nobody waits for an agent that is away. After a pause one turn
-//! may find out whether it is back; each time it is not, the pause is twice as long.
+//! Two failures in a row open the breaker, and then no turn waits for an agent that is away. After a pause one turn may
+//! probe whether the agent is back; each time it is not, the next pause is twice as long.
 
 use std::time::{Duration, Instant};
 
 use talaria_platform::Backoff;
 
-/// Failures in a row that open it. One alone may be a hiccup, and a turn that nothing ran of finds its way
-/// without this; with a third one more person would wait for a timeout.
+/// Failures in a row that open the breaker. One alone may be a hiccup, and a turn of which nothing ran goes to the
+/// fallback anyway; with three, one more person would wait for a timeout.
 const FAILURES: u32 = 2;
 
-/// How long it stays open, at first and at most. Short enough that a restart of the agent is noticed soon,
-/// long enough that one that stays away costs few people a wait.
+/// How long the breaker stays open, at first and at most. Short enough that a restart of the agent is noticed soon, long
+/// enough that an agent that stays away costs few people a wait.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(30), Duration::from_secs(5 * 60));
 
-/// What is known of one agent.
+/// State of one agent.
 #[derive(Debug)]
 pub struct CircuitBreaker {
     state: BreakerState,
     /// Failures since the last turn that went well.
     failures: u32,
-    /// How long it stays open the next time.
+    /// How long the breaker stays open the next time.
     pause: Backoff,
 }
 
@@ -29,13 +29,13 @@ pub struct CircuitBreaker {
 enum BreakerState {
     /// The agent is asked.
     Closed,
-    /// It is not, before this time.
+    /// The agent is not asked before this time.
     Open { until: Instant },
-    /// One turn finds out. It may be stopped or lost without a word, so after this time another one may.
+    /// One turn probes the agent. It may be stopped or lost without a result, so after this time another turn may probe.
     Probing { until: Instant },
 }
 
-/// Where a turn goes.
+/// Route of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerRoute {
     /// To the agent.
@@ -53,7 +53,7 @@ impl Default for CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Where the next turn goes. Of those that come after the pause one probes.
+    /// Chooses the route of the next turn. Of the turns that come after the pause, one probes.
     pub fn route(&mut self, now: Instant) -> BreakerRoute {
         match self.state {
             BreakerState::Closed => BreakerRoute::Agent,
@@ -67,12 +67,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// The agent failed, or did not answer a probe. Whether that opened it.
+    /// The agent failed, or did not answer a probe. Returns whether that opened the breaker.
     pub fn failed(&mut self, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
             BreakerState::Closed if self.failures < FAILURES => false,
-            // A turn that began before it opened; it says nothing new.
+            // The turn began before the breaker opened, so it says nothing new.
             BreakerState::Open { .. } => false,
             BreakerState::Closed | BreakerState::Probing { .. } => {
                 let opened = self.state == BreakerState::Closed;
@@ -82,8 +82,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// The agent said something, though the turn has not ended well yet. Nobody else need wait for that, but
-    /// one more failure opens it again. Whether that closed it.
+    /// The agent said something, though the turn has not ended well yet. The breaker closes, but one more failure opens
+    /// it again. Returns whether that closed it.
     pub fn answered(&mut self) -> bool {
         match self.state {
             BreakerState::Closed => false,
@@ -95,14 +95,14 @@ impl CircuitBreaker {
         }
     }
 
-    /// A turn went well. Whether that closed it.
+    /// A turn ended well. Returns whether that closed the breaker.
     pub fn succeeded(&mut self) -> bool {
         let closed = self.is_open();
         *self = Self::default();
         closed
     }
 
-    /// Whether turns go around the agent, but for one that may probe.
+    /// Whether turns go around the agent, except for one that may probe.
     pub fn is_open(&self) -> bool {
         self.state != BreakerState::Closed
     }

@@ -7,7 +7,7 @@ use super::fallback::FallbackAgent;
 use super::guide::GuideAgent;
 use super::model::ModelAgent;
 use super::proxy::ProxyAgent;
-use crate::agent::{AgentTable, SharedAgent};
+use crate::agent::{AgentTable, NamedAgent, SharedAgent};
 use crate::config::{AgentSettings, AgentsConfig};
 use crate::ids::AgentName;
 use crate::rules::LiveRules;
@@ -42,8 +42,10 @@ pub fn build(
         && before.and_then(|before| before.unchanged(&proxy, config)).is_none()
         && let (Some(first), Some(second)) = (agents.get(&proxy), agents.get(other))
     {
-        let both = Arc::new(FallbackAgent::new(first.clone(), second.clone()));
-        agents.insert(proxy, both);
+        let named =
+            |name: &AgentName, agent: &SharedAgent| NamedAgent { name: name.clone(), agent: agent.clone() };
+        let both = FallbackAgent::new(named(&proxy, first), named(other, second));
+        agents.insert(proxy, Arc::new(both));
     }
     let default = match agents.remove(&config.default) {
         Some(agent) => agent,

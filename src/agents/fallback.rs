@@ -1,8 +1,8 @@
-//! Two agents as one: a second one stands in while the first is away.
+//! Two agents as one: the second answers while the first is away.
 //!
-//! Only a turn of which it is proven that nothing ran goes over, and what was made ready for one of them is
-//! never given to the other: [`PreparedTurn::stand_in`] says whose it is, also after a crash. A [`CircuitBreaker`]
-//! spares people the wait for an agent that is away, and finds out when it is back.
+//! Only a turn of which it is proven that nothing ran goes to the second agent. [`PreparedTurn::agent`] says which of
+//! the two a request was made for, also after a crash, and the other one is never given it. A [`CircuitBreaker`] spares
+//! people the wait for an agent that is away, and finds out when it is back.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,29 +14,48 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use super::breaker::{BreakerRoute, CircuitBreaker};
 use crate::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, Ask, AskChoice,
-    AttemptKind, FallbackInfo, LostTurn, PreparedTurn, RecoveredAnswer, SharedAgent, TurnEnd, TurnEvent,
+    AttemptKind, EndedSession, FallbackInfo, LostTurn, NamedAgent, PreparedTurn, RecoveredAnswer,
+    SharedAgent, TurnEnd, TurnEvent,
 };
+use crate::i18n::TextKey;
+use crate::ids::AgentName;
 
-/// An agent that names a longer wait than this is as good as away; for any other it is waited.
+/// An agent that names a longer wait than this counts as away; for any other the turn waits.
 const LONG: Duration = Duration::from_secs(10);
 
-/// The agent around two agents.
+/// The agent around two agents. It is registered under the name of the first.
 pub struct FallbackAgent {
-    first: SharedAgent,
-    second: SharedAgent,
-    /// About the first; the second has nobody behind it.
+    first: NamedAgent,
+    second: NamedAgent,
+    /// About the first agent; the second has nobody behind it.
     breaker: Mutex<CircuitBreaker>,
 }
 
+/// What the fallback remembers of a turn between its tries.
+#[derive(Default)]
+struct TurnRoute {
+    /// The first agent was away in the try before, so the next request is made for the second.
+    first_is_away: AtomicBool,
+    /// The second agent was asked last.
+    second_runs: AtomicBool,
+}
+
 impl FallbackAgent {
-    /// `second` stands in for `first`.
-    pub fn new(first: SharedAgent, second: SharedAgent) -> Self {
+    /// `second` answers while `first` is away.
+    pub fn new(first: NamedAgent, second: NamedAgent) -> Self {
         Self { first, second, breaker: Mutex::default() }
     }
 
-    /// Makes a turn ready for the first agent, unless that is away.
+    /// The agent that takes requests made for this name.
+    fn named(&self, name: &AgentName) -> Option<&SharedAgent> {
+        [&self.first, &self.second].into_iter().find(|one| one.name == *name).map(|one| &one.agent)
+    }
+
+    /// Makes the request for the first agent, unless that is away.
     async fn prepare_first(&self, turn: &AgentTurn) -> Option<Result<PreparedTurn, AgentError>> {
-        if turn.elsewhere {
+        let route = turn.scratch.get_or_default::<TurnRoute>();
+        // Only for one request: who is asked after a pause is decided then.
+        if route.first_is_away.swap(false, Ordering::Relaxed) {
             return None;
         }
         // Not in the `match`, which would hold the lock over the question.
@@ -44,7 +63,7 @@ impl FallbackAgent {
         match route {
             BreakerRoute::Around => return None,
             BreakerRoute::Probe => {
-                if let Err(error) = self.first.reachable().await
+                if let Err(error) = self.first.agent.reachable().await
                     && error.kind != AgentErrorKind::Refused
                 {
                     self.failed(&error.words);
@@ -53,7 +72,7 @@ impl FallbackAgent {
             }
             BreakerRoute::Agent => {}
         }
-        match self.first.prepare(turn).await {
+        match self.first.agent.prepare(turn).await {
             Err(error) if is_away(&error) => {
                 self.failed(&error.words);
                 None
@@ -62,7 +81,7 @@ impl FallbackAgent {
         }
     }
 
-    /// Runs a turn at the first agent and learns from how it goes.
+    /// Runs a turn at the first agent and learns from how it ends.
     async fn run_first(
         &self,
         turn: &AgentTurn,
@@ -71,28 +90,31 @@ impl FallbackAgent {
         stop: CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         let out = ListeningOutput { out, agent: self, heard: AtomicBool::new(false) };
-        let end = self.first.run_turn(turn, prepared, &out, stop).await;
+        let end = self.first.agent.run_turn(turn, prepared, &out, stop).await;
         match &end {
             Ok(TurnEnd::Done | TurnEnd::Limit) => self.closed(CircuitBreaker::succeeded),
-            // Whoever stopped it did not say anything about the agent.
+            // A stop says nothing about the agent.
             Ok(TurnEnd::Stopped) => {}
             Err(error) => match error.kind {
-                // It is there: only busy, or it does not like this turn.
+                // The agent is there: it is only busy, or refuses this turn.
                 AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } if !is_away(error) => {
                     self.closed(CircuitBreaker::answered)
                 }
-                AgentErrorKind::Refused | AgentErrorKind::Unfit | AgentErrorKind::CutShort => {
-                    self.closed(CircuitBreaker::answered)
-                }
+                AgentErrorKind::PrepareAgain
+                | AgentErrorKind::Refused
+                | AgentErrorKind::Unfit
+                | AgentErrorKind::CutShort => self.closed(CircuitBreaker::answered),
                 // Not connected, lost before the first byte, or lost in the middle.
                 AgentErrorKind::NothingRan { .. }
                 | AgentErrorKind::Busy { .. }
-                | AgentErrorKind::Unknown { .. }
-                | AgentErrorKind::Elsewhere => self.failed(&error.words),
+                | AgentErrorKind::Unknown { .. } => self.failed(&error.words),
             },
         }
         end.map_err(|error| match turn.attempt {
-            AttemptKind::First if is_away(&error) => AgentError { kind: AgentErrorKind::Elsewhere, ..error },
+            AttemptKind::First if is_away(&error) => {
+                turn.scratch.get_or_default::<TurnRoute>().first_is_away.store(true, Ordering::Relaxed);
+                AgentError { kind: AgentErrorKind::PrepareAgain, ..error }
+            }
             // An earlier try may have run, so only the same agent may be asked again.
             AttemptKind::First | AttemptKind::Resume => error,
         })
@@ -102,8 +124,8 @@ impl FallbackAgent {
         if self.breaker().failed(now()) {
             tracing::warn!(
                 %why,
-                stand_in = %self.second.about().name,
-                "the agent is away; the stand-in answers"
+                fallback = %self.second.name,
+                "the agent is away; the fallback answers"
             );
         }
     }
@@ -111,7 +133,7 @@ impl FallbackAgent {
     /// The agent is there, as `news` tells the breaker.
     fn closed(&self, news: impl FnOnce(&mut CircuitBreaker) -> bool) {
         if news(&mut self.breaker()) {
-            tracing::info!(agent = %self.first.about().name, "the agent is back");
+            tracing::info!(agent = %self.first.name, "the agent is back");
         }
     }
 
@@ -122,17 +144,22 @@ impl FallbackAgent {
 
 impl Agent for FallbackAgent {
     fn about(&self) -> AgentInfo {
-        let stand_in = FallbackInfo { name: self.second.about().name, answers: self.breaker().is_open() };
-        AgentInfo { stand_in: Some(stand_in), ..self.first.about() }
+        let fallback = FallbackInfo {
+            agent: self.second.name.clone(),
+            about: self.second.agent.about(),
+            answers: self.breaker().is_open(),
+        };
+        AgentInfo { fallback: Some(Box::new(fallback)), ..self.first.agent.about() }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         Box::pin(async move {
             if let Some(made) = self.prepare_first(turn).await {
-                return made;
+                return made.map(|made| PreparedTurn { agent: self.first.name.clone(), ..made });
             }
-            tracing::info!(agent = %self.second.about().name, "the stand-in answers this turn");
-            Ok(PreparedTurn { stand_in: true, ..self.second.prepare(turn).await? })
+            tracing::info!(agent = %self.second.name, "the fallback answers this turn");
+            let made = self.second.agent.prepare(turn).await?;
+            Ok(PreparedTurn { agent: self.second.name.clone(), ..made })
         })
     }
 
@@ -143,22 +170,38 @@ impl Agent for FallbackAgent {
         out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
-        match prepared.stand_in {
-            true => self.second.run_turn(turn, prepared, out, stop),
-            false => Box::pin(self.run_first(turn, prepared, out, stop)),
+        let second_runs = prepared.agent == self.second.name;
+        turn.scratch.get_or_default::<TurnRoute>().second_runs.store(second_runs, Ordering::Relaxed);
+        if second_runs {
+            return self.second.agent.run_turn(turn, prepared, out, stop);
         }
+        if prepared.agent == self.first.name {
+            return Box::pin(self.run_first(turn, prepared, out, stop));
+        }
+        Box::pin(async { Err(AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume)) })
     }
 
     fn abandon(&self, turn: &AgentTurn) {
-        // Whoever stands in keeps nothing that runs alone.
-        self.first.abandon(turn);
+        let route = turn.scratch.get::<TurnRoute>();
+        match route.is_some_and(|route| route.second_runs.load(Ordering::Relaxed)) {
+            true => self.second.agent.abandon(turn),
+            false => self.first.agent.abandon(turn),
+        }
+    }
+
+    fn end(&self, ended: EndedSession) -> BoxFuture<'_, ()> {
+        match self.named(&ended.agent) {
+            Some(agent) => agent.end(ended),
+            None => Box::pin(async {}),
+        }
     }
 
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         Box::pin(async move {
-            match self.first.reachable().await {
+            match self.first.agent.reachable().await {
                 Err(error)
-                    if error.kind != AgentErrorKind::Refused && self.second.reachable().await.is_ok() =>
+                    if error.kind != AgentErrorKind::Refused
+                        && self.second.agent.reachable().await.is_ok() =>
                 {
                     Ok(AnsweringAgent::StandIn)
                 }
@@ -168,11 +211,11 @@ impl Agent for FallbackAgent {
     }
 
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {
-        self.first.learn_abilities()
+        self.first.agent.learn_abilities()
     }
 
-    fn may_recover(&self) -> bool {
-        self.first.may_recover()
+    fn may_recover(&self, prepared: &PreparedTurn) -> bool {
+        self.named(&prepared.agent).is_some_and(|agent| agent.may_recover(prepared))
     }
 
     fn recover<'a>(
@@ -180,9 +223,9 @@ impl Agent for FallbackAgent {
         lost: LostTurn<'a>,
         out: &'a dyn AgentOutput,
     ) -> BoxFuture<'a, Option<RecoveredAnswer>> {
-        match lost.prepared.stand_in {
-            true => self.second.recover(lost, out),
-            false => self.first.recover(lost, out),
+        match self.named(&lost.prepared.agent) {
+            Some(agent) => agent.recover(lost, out),
+            None => Box::pin(async { None }),
         }
     }
 }
@@ -193,19 +236,19 @@ fn is_away(error: &AgentError) -> bool {
         AgentErrorKind::NothingRan { after } => after.is_none_or(|after| after > LONG),
         AgentErrorKind::Busy { after, .. } => after.is_some_and(|after| after > LONG),
         AgentErrorKind::Unknown { .. }
-        | AgentErrorKind::Elsewhere
+        | AgentErrorKind::PrepareAgain
         | AgentErrorKind::Refused
         | AgentErrorKind::Unfit
         | AgentErrorKind::CutShort => false,
     }
 }
 
-/// The time that a paused test clock shows too.
+/// The time of tokio's clock, which a test may pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Hands everything on, and notices the first sign of life.
+/// Passes everything on, and notices the first sign of life.
 struct ListeningOutput<'a> {
     out: &'a dyn AgentOutput,
     agent: &'a FallbackAgent,
@@ -259,12 +302,12 @@ mod tests {
                 name: "fails".into(),
                 rewind: RewindSupport::Possible,
                 resume: false,
-                stand_in: None,
+                fallback: None,
             }
         }
 
-        fn prepare<'a>(&'a self, _turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
-            Box::pin(async { Ok(PreparedTurn::default()) })
+        fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+            Box::pin(async { Ok(PreparedTurn::new(turn, "")) })
         }
 
         fn run_turn<'a>(
@@ -288,12 +331,18 @@ mod tests {
         }
     }
 
-    /// What the engine is told of a turn that fails like this.
-    async fn told(kind: AgentErrorKind, attempt: AttemptKind, stand_in: bool) -> Option<AgentErrorKind> {
-        let fallback = FallbackAgent::new(Arc::new(Fails(kind)), Arc::new(Fails(kind)));
-        let turn = AgentTurn {
+    /// Two agents, each of which fails every turn like this.
+    fn failing(kind: AgentErrorKind) -> FallbackAgent {
+        let one = |name| NamedAgent { name, agent: Arc::new(Fails(kind)) };
+        FallbackAgent::new(one(AgentName::proxy()), one(AgentName::local()))
+    }
+
+    fn turn(attempt: AttemptKind) -> AgentTurn {
+        AgentTurn {
             id: TurnId("0".into()),
+            agent: AgentName::proxy(),
             session: SessionId("s".into()),
+            upstream: None,
             context: String::new(),
             history: Vec::new(),
             prompt: "hi".into(),
@@ -303,40 +352,68 @@ mod tests {
             key: "k".into(),
             origin: TurnOrigin::default(),
             attempt,
-            elsewhere: false,
             params: crate::agent::ModelParams::default(),
             memory: None,
             hops: 0,
             scratch: crate::agent::AgentScratch::default(),
-        };
-        let prepared = PreparedTurn { stand_in, ..PreparedTurn::default() };
-        let end = fallback.run_turn(&turn, prepared.clone(), &Nowhere, CancellationToken::new()).await;
+        }
+    }
+
+    /// Error of a turn whose request was made for this agent.
+    async fn error_at(
+        fallback: &FallbackAgent,
+        agent: AgentName,
+        turn: &AgentTurn,
+    ) -> Option<AgentErrorKind> {
+        let prepared = PreparedTurn { agent, ..PreparedTurn::new(turn, "") };
+        let end = fallback.run_turn(turn, prepared, &Nowhere, CancellationToken::new()).await;
         end.err().map(|error| error.kind)
     }
 
+    const NOTHING_RAN: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
+
     #[tokio::test]
     async fn only_a_turn_of_which_nothing_ran_is_passed_on() {
-        let nothing = AgentErrorKind::NothingRan { after: None };
         let soon_back = AgentErrorKind::NothingRan { after: Some(LONG) };
         let busy_for = |after| AgentErrorKind::Busy { after, rate_limited: true };
-        let (busy, busy_a_while) = (busy_for(None), busy_for(Some(LONG)));
         let busy_for_long = busy_for(Some(LONG + Duration::from_secs(1)));
-        let unknown = AgentErrorKind::Unknown { after: None };
-        for kind in [nothing, busy_for_long] {
-            assert_eq!(told(kind, AttemptKind::First, false).await, Some(AgentErrorKind::Elsewhere));
+        let (proxy, local) = (AgentName::proxy, AgentName::local);
+        for kind in [NOTHING_RAN, busy_for_long] {
+            let turn = turn(AttemptKind::First);
+            let error = error_at(&failing(kind), proxy(), &turn).await;
+            assert_eq!(error, Some(AgentErrorKind::PrepareAgain));
         }
-        for (kind, attempt, stand_in) in [
-            (nothing, AttemptKind::Resume, false),
-            (nothing, AttemptKind::First, true),
-            (soon_back, AttemptKind::First, false),
-            (busy, AttemptKind::First, false),
-            (busy_a_while, AttemptKind::First, false),
-            (unknown, AttemptKind::First, false),
-            (AgentErrorKind::Refused, AttemptKind::First, false),
-            (AgentErrorKind::Unfit, AttemptKind::First, false),
-            (AgentErrorKind::CutShort, AttemptKind::First, false),
+        for (kind, attempt, agent) in [
+            (NOTHING_RAN, AttemptKind::Resume, proxy()),
+            (NOTHING_RAN, AttemptKind::First, local()),
+            (soon_back, AttemptKind::First, proxy()),
+            (busy_for(None), AttemptKind::First, proxy()),
+            (busy_for(Some(LONG)), AttemptKind::First, proxy()),
+            (AgentErrorKind::Unknown { after: None }, AttemptKind::First, proxy()),
+            (AgentErrorKind::Refused, AttemptKind::First, proxy()),
+            (AgentErrorKind::Unfit, AttemptKind::First, proxy()),
+            (AgentErrorKind::CutShort, AttemptKind::First, proxy()),
         ] {
-            assert_eq!(told(kind, attempt, stand_in).await, Some(kind), "{attempt:?} {stand_in}");
+            let error = error_at(&failing(kind), agent.clone(), &turn(attempt)).await;
+            assert_eq!(error, Some(kind), "{attempt:?} {agent}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_next_request_is_for_the_second_agent_and_the_one_after_it_for_either() {
+        let (fallback, turn) = (failing(NOTHING_RAN), turn(AttemptKind::First));
+        let made_for = async || fallback.prepare(&turn).await.unwrap().agent;
+        assert_eq!(made_for().await, AgentName::proxy());
+        error_at(&fallback, AgentName::proxy(), &turn).await;
+        assert_eq!(made_for().await, AgentName::local());
+        // One failure does not open the breaker, so the first agent is tried again after a pause.
+        assert_eq!(made_for().await, AgentName::proxy());
+    }
+
+    #[tokio::test]
+    async fn a_request_of_an_agent_that_is_neither_of_the_two_is_not_sent() {
+        let other = AgentName::new("other").unwrap();
+        let error = error_at(&failing(NOTHING_RAN), other, &turn(AttemptKind::First)).await;
+        assert_eq!(error, Some(AgentErrorKind::Refused));
     }
 }

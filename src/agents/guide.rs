@@ -1,4 +1,4 @@
-//! What answers when nothing is configured: says, streamed like any answer, what to set.
+//! The agent that answers while none is configured: it explains what to set, streamed like any answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::rules::LiveRules;
 /// Where Ollama usually listens.
 const OLLAMA: &str = "127.0.0.1:11434";
 
-/// How long looking for it may take. It is on this machine, so it answers at once or not at all.
+/// How long the search for Ollama may take. It is on this machine, so it answers at once or not at all.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The most of its answer that is read.
+/// Most bytes that are read of Ollama's answer.
 const ANSWER: u64 = 256 * 1024;
 
 /// The pause between two words: the text shows what a streamed answer looks like.
@@ -30,12 +30,12 @@ const WORD: Duration = Duration::from_millis(8);
 /// The built-in guide.
 #[derive(Debug)]
 pub struct GuideAgent {
-    /// In whose words it speaks.
+    /// Rules with the texts of rooms.
     live: Arc<LiveRules>,
 }
 
 impl GuideAgent {
-    /// A guide that speaks in the words that hold when it is asked.
+    /// A guide that uses the texts in force when it is asked.
     pub fn new(live: Arc<LiveRules>) -> Self {
         Self { live }
     }
@@ -48,12 +48,12 @@ impl Agent for GuideAgent {
             name: TextKey::AgentGuide.into(),
             rewind: RewindSupport::Possible,
             resume: false,
-            stand_in: None,
+            fallback: None,
         }
     }
 
-    fn prepare<'a>(&'a self, _turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
-        Box::pin(async { Ok(PreparedTurn::default()) })
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+        Box::pin(async { Ok(PreparedTurn::new(turn, "")) })
     }
 
     fn run_turn<'a>(
@@ -105,7 +105,7 @@ async fn ollama_model(address: &str) -> Option<String> {
     let (_, body) = answer.split_once("\r\n\r\n")?;
     let tags: OllamaTags = serde_json::from_str(body).ok()?;
     let name = tags.models.into_iter().next()?.name;
-    // It goes into a line that people copy to a shell.
+    // The name goes into a line that people copy to a shell.
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)).then_some(name)
 }
 

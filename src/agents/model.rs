@@ -14,13 +14,13 @@ use crate::i18n::TextKey;
 use crate::openai::stream_reader::StreamReader;
 use crate::openai::{client, error, wire};
 
-/// How people know it.
+/// Name of the server in error texts.
 const WHO: TextKey = TextKey::WhoModel;
 
-/// How long the question whether it is there may take.
+/// How long the check whether the server is there may take.
 const REACHABLE: Duration = Duration::from_secs(5);
 
-/// The local agent.
+/// The agent of kind `model`.
 pub struct ModelAgent {
     config: ModelConfig,
     client: reqwest::Client,
@@ -43,7 +43,7 @@ impl Agent for ModelAgent {
             name,
             rewind: RewindSupport::Possible,
             resume: false,
-            stand_in: None,
+            fallback: None,
         }
     }
 
@@ -52,9 +52,7 @@ impl Agent for ModelAgent {
             let question = wire::CompletionRequest { params: Some(&turn.params), ..turn.into() };
             wire::chat_request(&self.config.model, &question, true)
         };
-        Box::pin(
-            async move { Ok(PreparedTurn { request: request.into(), resumable: false, stand_in: false }) },
-        )
+        Box::pin(async move { Ok(PreparedTurn::new(turn, request)) })
     }
 
     fn run_turn<'a>(

@@ -1,7 +1,7 @@
 //! The remote agent server behind `GATEWAY_PROXY_URL`.
 //!
-//! One try per call: what happens after a failure is the engine's business. What the upstream can do
-//! is asked once and again after each lost connection, never guessed. Only an upstream that announces
+//! Each call makes one try: the engine decides what follows a failure. The upstream's capabilities are asked once and
+//! again after each lost connection, never guessed. Only an upstream that announces
 //! idempotency has its turns repeated.
 
 mod approvals;
@@ -32,17 +32,16 @@ use approvals::PendingApprovals;
 use capabilities::KnownCapabilities;
 use runs::{UpstreamRunId, UpstreamRuns};
 
-/// How people know it.
+/// Name of the server in error texts.
 const WHO: TextKey = TextKey::WhoProxy;
 
-/// Counts the relays that a request has come through, so that a circle of them ends.
+/// Header that counts the relays of a request, so that a circle of relays ends.
 const HOPS: &str = "x-talaria-hops";
 
-/// How long the question what it can do may take, and the request to stop a run.
+/// How long a request for the capabilities may take, and one to stop a run.
 const QUESTION: Duration = Duration::from_secs(10);
 
-/// How long the question whether it is there at all may take. Somebody's turn waits for it, and another agent
-/// stands ready.
+/// How long the check whether the server is there may take. A turn waits for it, and the fallback stands ready.
 const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The proxy agent.
@@ -85,7 +84,7 @@ impl ProxyAgent {
             false => turn.key.clone(),
         };
         client::label(&mut headers, "idempotency-key", Some(&key));
-        // Byte for byte or not at all: what is only like another name would share its memory.
+        // Byte for byte or not at all: a changed name could be that of another memory.
         if let Some(memory) = &turn.memory
             && let Ok(memory) = HeaderValue::from_bytes(memory.as_bytes())
         {
@@ -108,7 +107,7 @@ impl ProxyAgent {
         headers
     }
 
-    /// After a lost connection another server may be there.
+    /// Forgets the capabilities after a lost connection: another server may be there.
     fn forget(&self, error: &AgentError) {
         match error.kind {
             AgentErrorKind::NothingRan { .. }
@@ -116,7 +115,7 @@ impl ProxyAgent {
             | AgentErrorKind::Unknown { .. } => {
                 self.known().current = None;
             }
-            AgentErrorKind::Elsewhere
+            AgentErrorKind::PrepareAgain
             | AgentErrorKind::Refused
             | AgentErrorKind::Unfit
             | AgentErrorKind::CutShort => {}
@@ -130,9 +129,9 @@ impl ProxyAgent {
         out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let PreparedTurn { request, resumable, stand_in: _ } = prepared;
+        let PreparedTurn { request, resumable, agent: _ } = prepared;
         if turn.attempt == AttemptKind::Resume && !Box::pin(self.abilities()).await?.idempotent {
-            // Whoever does not let us in has not said that it cannot; somebody may be mending that.
+            // A server that refused the question may be able to resume once somebody has mended the key.
             let kind = match self.config.upstream == UpstreamSetting::Auto && self.known().current.is_none() {
                 true => AgentErrorKind::NothingRan { after: None },
                 false => AgentErrorKind::Refused,
@@ -141,7 +140,7 @@ impl ProxyAgent {
         }
         let request =
             self.client.post(self.url("/v1/chat/completions")).headers(self.headers(turn)).body(request);
-        // Boxed: what sends a request is large, and gone when the stream begins.
+        // Boxed: the future that sends a request is large, and gone when the stream begins.
         let mut sending = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request.send()));
         let sent = tokio::select! {
             sent = &mut sending => sent,
@@ -164,7 +163,7 @@ impl ProxyAgent {
         self.read(response, turn, resumable, out, stop).await
     }
 
-    /// Reads the answer, and asks people meanwhile what the upstream asks.
+    /// Reads the answer, and meanwhile passes the upstream's approvals to people.
     async fn read(
         &self,
         response: Response,
@@ -173,12 +172,12 @@ impl ProxyAgent {
         out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let approvals = turn.scratch.get_or(PendingApprovals::default);
+        let approvals = turn.scratch.get_or_default::<PendingApprovals>();
         approvals.begun(UpstreamRunId::of(&response));
         let asides = |approval: ApprovalEvent<'_>| approvals.hear(approval, turn.attempt, &self.runs(), out);
         let reader =
             StreamReader { who: WHO, timeouts: &self.config.timeouts, numbered: resumable, asides: &asides };
-        // Most turns ask nothing, so this must cost nothing.
+        // Most turns need no approval, so this must cost nothing.
         let mut attending = poll_when_woken(approvals.attend(out));
         let end = tokio::select! {
             biased;
@@ -203,21 +202,21 @@ impl Agent for ProxyAgent {
         let rewind = match (self.config.upstream, self.known().last) {
             (UpstreamSetting::Plain | UpstreamSetting::Talaria, _) => RewindSupport::Possible,
             (UpstreamSetting::Auto, None) => RewindSupport::Unknown,
-            // One that keeps sessions but is not ours remembers what we would like it to forget.
+            // A server that keeps sessions but is not ours does not forget.
             (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent => {
                 RewindSupport::Impossible
             }
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,
         };
         let name = TextKey::AgentRemote.into();
-        AgentInfo { kind: AgentKind::Proxy, name, rewind, resume: true, stand_in: None }
+        AgentInfo { kind: AgentKind::Proxy, name, rewind, resume: true, fallback: None }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         Box::pin(async move {
             let abilities = self.abilities().await?;
             let request = wire::chat_request(&self.config.model, &turn.into(), abilities.answered);
-            Ok(PreparedTurn { request: request.into(), resumable: abilities.idempotent, stand_in: false })
+            Ok(PreparedTurn { resumable: abilities.idempotent, ..PreparedTurn::new(turn, request) })
         })
     }
 
@@ -246,7 +245,7 @@ impl Agent for ProxyAgent {
         }
     }
 
-    fn may_recover(&self) -> bool {
+    fn may_recover(&self, _prepared: &PreparedTurn) -> bool {
         self.known().last.is_some_and(|known| known.transcripts && !known.idempotent)
     }
 
@@ -277,7 +276,7 @@ impl Agent for ProxyAgent {
         Box::pin(async move {
             let answer = question.send().await.map_err(|error| error::request(WHO, &error.without_url()))?;
             match answer.status() {
-                // One that does not know the question is there; a failure may be of something in front of it.
+                // A server that does not know the path is there; a 5xx may come from something in front of it.
                 status if matches!(status.as_u16(), 401 | 403) || status.is_server_error() => {
                     Err(error::status(WHO, status, answer.headers(), ""))
                 }

@@ -7,6 +7,7 @@ use crate::access::{AGENT_RULE, AccessAction, AgentAsker, PlaceKind};
 use crate::agent::AgentInfos;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, TurnId};
+use crate::post_commit::PostCommit;
 use crate::store::{Result, TurnRow};
 use crate::util::one_line;
 
@@ -67,10 +68,13 @@ pub(super) fn run(call: &CommandCall<'_>) -> Result<CommandOutcome> {
         context.tx.set_agent(&session.id, chosen.as_ref())?;
         return say(TextKey::AgentAlready.with("name", next.as_str()));
     }
-    let after = stop_all(context.tx, &session.id, open)?;
+    let mut after = stop_all(context.tx, &session.id, open)?;
     // A session in which nothing was said is as good as new.
     match session.title.is_some() || context.tx.is_used(&session.id)? {
-        true => drop(context.tx.begin_session_with(key, chosen.as_ref())?),
+        true => {
+            context.tx.begin_session_with(key, chosen.as_ref())?;
+            after.push(PostCommit::EndSessions);
+        }
         false => context.tx.set_agent(&session.id, chosen.as_ref())?,
     }
     Ok((after, Some(TextKey::AgentChosen.with("name", next.as_str()))))

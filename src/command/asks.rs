@@ -82,6 +82,17 @@ fn give(
     {
         return say(TextKey::AnswerAdminsOnly.with("option", option.shown()));
     }
+    // Every answer but a denial is acting through the agent.
+    let action = match &choice {
+        AskChoice::Deny(_) => None,
+        AskChoice::Allow(scope) => Some(AccessAction::Approve(*scope)),
+        AskChoice::Option(_) | AskChoice::Text(_) => Some(AccessAction::Approve(GrantScope::Once)),
+    };
+    if let Some(action) = action
+        && let Some(refusal) = agents::refusal_to_allow(context, &ask.turn, action)?
+    {
+        return say(refusal);
+    }
     if !context.tx.answer_ask(ask, context.event.author.id.as_str(), &choice)? {
         return say(TextKey::AskNone);
     }

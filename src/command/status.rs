@@ -70,13 +70,13 @@ fn going_on(
 fn answers(words: &TextCatalog, check: &AgentCheck) -> LocalizedText {
     let why = |phrase: &LocalizedText| one_line(reply::bare(&words.say(phrase)), REASON);
     let about = |text: TextKey| text.with("agent", check.about.name.clone());
-    match (&check.reached, &check.failing, &check.about.stand_in) {
+    match (&check.reached, &check.failing, check.about.fallback.as_deref()) {
         (Err(error), ..) if error.kind == AgentErrorKind::Refused => {
             about(TextKey::StatusRefused).with("why", why(&error.words))
         }
         (Err(error), ..) => about(TextKey::StatusAway).with("why", why(&error.words)),
         (Ok(AnsweringAgent::StandIn), _, Some(other)) => {
-            about(TextKey::StatusAwayStandIn).with("other", other.name.clone())
+            about(TextKey::StatusAwayStandIn).with("other", other.about.name.clone())
         }
         (Ok(_), Some((times, words)), _) => {
             about(TextKey::StatusFailing).with("times", *times).with("why", why(words))

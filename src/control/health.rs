@@ -51,8 +51,8 @@ pub(super) async fn judge(
 
 /// The fallback agent, and whether it answers now.
 fn stand_in(running: &RunningGateway, rules: &crate::rules::Rules) -> Option<FallbackStatus> {
-    let other = running.turns.agent().stand_in?;
-    Some(FallbackStatus { name: rules.words.say(&other.name), answers: other.answers })
+    let other = running.turns.agent().fallback?;
+    Some(FallbackStatus { name: rules.words.say(&other.about.name), answers: other.answers })
 }
 
 pub(super) fn state(running: &RunningGateway, account: &DeliveryAccount) -> PlatformState {

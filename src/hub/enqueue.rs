@@ -28,12 +28,12 @@ impl EventContext<'_> {
         let (tx, room) = (self.tx, &self.event.place.room);
         let session = tx.session_for(&self.key())?;
         let open = tx.open_turns(&session.id)?;
-        let session = if open.is_empty() { self.perhaps_anew(session)? } else { session };
+        let mut after = Vec::new();
+        let session = if open.is_empty() { self.perhaps_anew(session, &mut after)? } else { session };
         tx.use_session(&session.id)?;
         let before = open.iter().filter(|turn| !turn.stopping).count();
-        let mut after = Vec::new();
         match self.rules.busy_in(room) {
-            BusyPolicy::Interrupt => after = command::stop_all(tx, &session.id, &open)?,
+            BusyPolicy::Interrupt => after.extend(command::stop_all(tx, &session.id, &open)?),
             // The messages were sent while we did not read: the sender no longer waits for a notice, and none is refused.
             BusyPolicy::Queue if self.late => {}
             BusyPolicy::Queue if before > WAITING => {
@@ -76,11 +76,12 @@ impl EventContext<'_> {
     }
 
     /// Begins another session if the rules say that this one is over. Tells the room so, and how to go back.
-    fn perhaps_anew(&self, session: SessionRow) -> Result<SessionRow> {
+    fn perhaps_anew(&self, session: SessionRow, after: &mut Vec<PostCommit>) -> Result<SessionRow> {
         if !self.rules.session.reset.is_due(session.used, unix_now()) || !self.tx.is_used(&session.id)? {
             return Ok(session);
         }
         let next = self.tx.begin_session(&self.key())?;
+        after.push(PostCommit::EndSessions);
         self.notice(&TextKey::SessionReset.with("number", session.number.to_string()))?;
         Ok(next)
     }

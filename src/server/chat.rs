@@ -231,7 +231,8 @@ impl StreamFormat for ChatChunks {
                 out.event(Some(approvals::RESPONDED), Some(&id()), &data);
             }
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
-            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => {
+            }
         }
     }
 

@@ -222,7 +222,8 @@ impl Tx<'_> {
             );
             self.conn.prepare_cached(&sql)?.execute([&id.0])?;
         }
-        for table in ["messages", "grants", "responses", "turns"] {
+        self.end_agents(id, None)?;
+        for table in ["messages", "grants", "responses", "turns", "session_agents"] {
             let sql = format!("DELETE FROM {table} WHERE session = ?1");
             self.conn.prepare_cached(&sql)?.execute([&id.0])?;
         }

@@ -366,6 +366,51 @@ mod tests {
     }
 
     #[test]
+    fn a_fallback_of_the_version_before_has_a_name_and_rooms_stay_told_of_it() {
+        const VERSION: usize = 12;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        let old = Connection::open(&path).unwrap();
+        for migration in &MIGRATIONS[..VERSION] {
+            old.execute_batch(migration).unwrap();
+        }
+        old.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};
+             INSERT INTO sessions (id, key, account, room, created, used, forks, away) VALUES
+                 ('told', '1', 'test', '!1', 1, 1, 3, 1), ('unaware', '2', 'test', '!2', 1, 1, 0, 2),
+                 ('own', '3', 'test', '!3', 1, 1, 0, 0);
+             INSERT INTO turns (id, session, account, room, event, author, direct, prompt, media, attempt, key, state,
+                     created, request, stand_in, agent, api_calls)
+                 VALUES ('t1', 'told', 'test', '!1', 'e1', '@ann', 1, 'x', '[]', 0, 'k1', 'dispatched', 1, 'r', 1, NULL, 0),
+                     ('t2', 'unaware', 'test', '!2', 'e2', '@ann', 1, 'x', '[]', 0, 'k2', 'done', 1, NULL, 0, NULL, 1),
+                     ('t3', 'unaware', 'test', '!2', 'e3', '@ann', 1, 'x', '[]', 0, 'k3', 'done', 1, NULL, 1, NULL, 1),
+                     ('t4', 'own', 'test', '!3', 'e4', '@ann', 1, 'x', '[]', 0, 'k4', 'streaming', 1, 'r', 0, 'local', 0),
+                     ('t5', 'own', 'test', '!3', 'e5', '@ann', 1, 'x', '[]', 0, 'k5', 'queued', 1, NULL, 0, NULL, 0),
+                     ('t6', 'own', 'test', '!3', 'e6', '@ann', 1, 'x', '[]', 0, 'k6', 'queued', 1, 'r', 0, NULL, 0);"
+        ))
+        .unwrap();
+        drop(old);
+        let (conn, _reading) = open(&path).unwrap();
+        let all = |sql: &str| -> Vec<String> {
+            let mut query = conn.prepare(sql).unwrap();
+            query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        assert_eq!(
+            all("SELECT id || ' ' || request_for FROM turns WHERE request_for IS NOT NULL ORDER BY id"),
+            ["t1 local", "t4 local", "t6 proxy"]
+        );
+        assert_eq!(
+            all("SELECT id || ' ' || away FROM sessions ORDER BY id"),
+            ["own 0", "told 1", "unaware 1"]
+        );
+        // The agent of that session has a memory of it, and was not told of the fallback's answers.
+        assert_eq!(
+            all("SELECT session || ' ' || agent || ' ' || forks || ' ' || missed FROM session_agents"),
+            ["unaware proxy 0 1"]
+        );
+    }
+
+    #[test]
     fn somebody_elses_database_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("talaria.db");

@@ -302,6 +302,33 @@ ALTER TABLE asks ADD COLUMN chosen TEXT;                           -- id of the 
 ALTER TABLE asks ADD COLUMN answer TEXT;                           -- the words of a person who answered
 ",
     r"
+-- The agent that the request of a turn was made for. `turns.stand_in` is not used any more: it was 1 for `local`.
+ALTER TABLE turns ADD COLUMN request_for TEXT;
+UPDATE turns SET request_for = CASE WHEN stand_in = 1 THEN 'local' ELSE coalesce(agent, 'proxy') END
+    WHERE request IS NOT NULL;
+-- Agents that were asked in a session.
+CREATE TABLE session_agents (
+    session TEXT NOT NULL, agent TEXT NOT NULL,
+    forks INTEGER NOT NULL,                -- `sessions.forks` when it was asked last
+    missed INTEGER NOT NULL DEFAULT 0,     -- 1: another agent answered since, and this one was not told
+    upstream TEXT,                         -- its last report about the session, as JSON
+    PRIMARY KEY (session, agent)
+) WITHOUT ROWID;
+INSERT INTO session_agents (session, agent, forks, missed)
+    SELECT turns.session, coalesce(turns.agent, 'proxy'), sessions.forks, max(sessions.away = 2)
+    FROM turns JOIN sessions ON sessions.id = turns.session
+    WHERE turns.api_calls > 0 AND turns.stand_in = 0 AND sessions.passing = 0 GROUP BY 1, 2;
+-- `sessions.away` is 1 while the fallback answers, as the room was told. It was 2 where the agent was not told of that.
+UPDATE sessions SET away = 1 WHERE away = 2;
+-- Agents that are to be told that a session is over.
+CREATE TABLE agent_ends (
+    agent TEXT NOT NULL,
+    name TEXT NOT NULL,                    -- the session's id for the agent
+    session TEXT NOT NULL, upstream TEXT NOT NULL,
+    PRIMARY KEY (agent, name)
+);
+",
+    r"
 -- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
 ALTER TABLE grants ADD COLUMN agent TEXT;
 ",

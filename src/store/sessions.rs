@@ -118,8 +118,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Ends the current session of a key, which stays stored, and begins another one with this agent.
+    /// Ends the current session of a key, which stays stored, and begins another one with this agent. After the commit
+    /// the caller lets the engine tell the agents of the one that ended (`PostCommit::EndSessions`).
     pub fn begin_session_with(&self, key: &SessionKey, agent: Option<&AgentName>) -> Result<SessionRow> {
+        let mut query = self.conn.prepare_cached("SELECT id FROM sessions WHERE key = ?1 AND current = 1")?;
+        if let Some(ended) = query.query_row([&key.digest], |row| row.get(0)).optional()? {
+            self.end_agents(&SessionId(ended), None)?;
+        }
         self.conn
             .prepare_cached("UPDATE sessions SET current = 0 WHERE key = ?1 AND current = 1")?
             .execute([&key.digest])?;
@@ -204,9 +209,7 @@ impl Tx<'_> {
 
     /// Says that the session's history is no longer what the upstream remembers.
     pub fn fork_session(&self, id: &SessionId) -> Result<()> {
-        self.conn
-            .prepare_cached("UPDATE sessions SET forks = forks + 1, away = min(away, 1) WHERE id = ?1")?
-            .execute([&id.0])?;
+        self.conn.prepare_cached("UPDATE sessions SET forks = forks + 1 WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
@@ -219,52 +222,6 @@ impl Tx<'_> {
             Some(last) if agent(&last) != agent(turn) => self.fork_session(&turn.session),
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// The same, if a turn that has just been recorded was answered by whoever stands in: the other agent has
-    /// never heard of it.
-    pub fn fork_if_stood_in(&self, id: &SessionId, turn: &TurnId) -> Result<()> {
-        self.conn
-            .prepare_cached(
-                "UPDATE sessions SET forks = forks + 1, away = min(away, 1)
-                 WHERE id = ?1 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND stand_in = 1)",
-            )?
-            .execute([&id.0, &turn.0])?;
-        Ok(())
-    }
-
-    /// The other agent is never told of a turn that has just been recorded, if it was answered by whoever stands in and
-    /// the other one has a memory of the session. One that has none is told everything when it is asked first.
-    pub fn leave_unaware_if_stood_in(&self, id: &SessionId, turn: &TurnId) -> Result<()> {
-        self.conn
-            .prepare_cached(
-                "UPDATE sessions SET away = 2
-                 WHERE id = ?1 AND away = 1 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND stand_in = 1)
-                     AND EXISTS (SELECT 1 FROM turns WHERE session = ?1 AND stand_in = 0 AND api_calls > 0)",
-            )?
-            .execute([&id.0, &turn.0])?;
-        Ok(())
-    }
-
-    /// From now on whoever stands in answers a session. Whether that is a change.
-    pub fn go_over(&self, id: &SessionId) -> Result<bool> {
-        let mut change =
-            self.conn.prepare_cached("UPDATE sessions SET away = 1 WHERE id = ?1 AND away = 0")?;
-        Ok(change.execute([&id.0])? > 0)
-    }
-
-    /// The agent itself has answered a turn, if it was not whoever stands in. If that is a change: whether it was told
-    /// what was said meanwhile.
-    pub fn come_back(&self, id: &SessionId, turn: &TurnId) -> Result<Option<bool>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT away = 1 FROM sessions
-             WHERE id = ?1 AND away > 0 AND EXISTS (SELECT 1 FROM turns WHERE id = ?2 AND stand_in = 0)",
-        )?;
-        let knows = query.query_row([&id.0, &turn.0], |row| row.get(0)).optional()?;
-        if knows.is_some() {
-            self.conn.prepare_cached("UPDATE sessions SET away = 0 WHERE id = ?1")?.execute([&id.0])?;
-        }
-        Ok(knows)
     }
 
     /// Appends a message.

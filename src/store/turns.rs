@@ -140,10 +140,11 @@ impl Tx<'_> {
         Ok(query.query_row([&turn.row.session.0, turn.question.event.as_str()], |row| row.get(0))?)
     }
 
-    /// Whether the request of a turn was prepared for the fallback.
-    pub fn stood_in(&self, id: &TurnId) -> Result<bool> {
-        let mut query = self.conn.prepare_cached("SELECT stand_in FROM turns WHERE id = ?1")?;
-        Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())
+    /// The agent that the request of a turn was made for, if there was one.
+    pub fn request_agent(&self, id: &TurnId) -> Result<Option<AgentName>> {
+        let mut query = self.conn.prepare_cached("SELECT request_for FROM turns WHERE id = ?1")?;
+        let agent: Option<String> = query.query_row([&id.0], |row| row.get(0)).optional()?.flatten();
+        Ok(agent.as_deref().and_then(AgentName::new))
     }
 
     /// Turns of a session that have not ended, in order.
@@ -198,10 +199,16 @@ impl Tx<'_> {
         let changed = self
             .conn
             .prepare_cached(
-                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, stand_in = ?5
+                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, request_for = ?5
                  WHERE id = ?1 AND (?2 IS NULL OR prompt = ?2)",
             )?
-            .execute(params![id.0, prompt, &*prepared.request, prepared.resumable, prepared.stand_in])?;
+            .execute(params![
+                id.0,
+                prompt,
+                &*prepared.request,
+                prepared.resumable,
+                prepared.agent.as_str()
+            ])?;
         Ok(changed == 1)
     }
 
@@ -219,16 +226,18 @@ impl Tx<'_> {
         Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.flatten())
     }
 
-    /// Queues a turn again with the same request: it is proven that nothing ran.
+    /// Queues a turn again with its request: it is proven that nothing ran.
     pub fn requeue(&self, id: &TurnId) -> Result<()> {
         self.conn.prepare_cached("UPDATE turns SET state = 'queued' WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
-    /// Queues a turn again without a request: it is proven that nothing ran, and another agent may be asked next.
+    /// Queues a turn again without a request: it is proven that nothing ran.
     pub fn unprepare(&self, id: &TurnId) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE turns SET state = 'queued', request = NULL, stand_in = 0 WHERE id = ?1")?
+            .prepare_cached(
+                "UPDATE turns SET state = 'queued', request = NULL, request_for = NULL WHERE id = ?1",
+            )?
             .execute([&id.0])?;
         Ok(())
     }

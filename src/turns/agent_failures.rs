@@ -49,8 +49,8 @@ impl AgentFailures {
                         self.fail(error, now);
                     }
                 }
-                // A busy agent is there. In the other case another agent takes over at once, and people see its answer.
-                AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => {}
+                // A busy agent is there. In the other case the next request is sent at once, and its end counts.
+                AgentErrorKind::Busy { .. } | AgentErrorKind::PrepareAgain => {}
                 // The agent is there, and people saw a part of its answer.
                 AgentErrorKind::CutShort => self.is_well(),
             },
@@ -102,7 +102,7 @@ mod tests {
             learn(failed(AgentErrorKind::Refused), now);
         }
         learn(Ok(TurnEnd::Stopped), now);
-        assert_eq!(learn(failed(AgentErrorKind::Elsewhere), now), None);
+        assert_eq!(learn(failed(AgentErrorKind::PrepareAgain), now), None);
         assert_eq!(learn(failed(AgentErrorKind::Unknown { after: None }), now), Some((3, "no".into())));
         assert_eq!(learn(Ok(TurnEnd::Stopped), now + KNOWN), None, "nobody has asked since");
         assert_eq!(learn(failed(AgentErrorKind::CutShort), now), None, "it said something");

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Turns;
-use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, SharedAgent};
+use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, NamedAgent, SharedAgent};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 use crate::reply;
@@ -102,11 +102,10 @@ impl Turns {
     /// seconds.
     pub async fn check_agent(&self, name: &AgentName) -> AgentCheck {
         let agents = self.agents();
-        let name = if agents.get(name).is_some() { name } else { agents.default_name() };
-        let agent = agents.named_or_default(Some(name));
-        let reached = self.reach_agent(name, agent).await;
-        let other = Some(name.clone()).filter(|name| name != agents.default_name());
-        AgentCheck { name: other, about: agent.about(), reached, failing: self.failing(name) }
+        let NamedAgent { name, agent } = agents.named_or_default(Some(name));
+        let (reached, failing) = (self.reach_agent(&name, &agent).await, self.failing(&name));
+        let other = Some(name).filter(|name| name != agents.default_name());
+        AgentCheck { name: other, about: agent.about(), reached, failing }
     }
 
     /// Finds out whether each agent would answer, the default one first. Takes at most a few seconds.

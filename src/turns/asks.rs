@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
 use super::source;
+use super::upstream_reports::UpstreamReports;
 use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, DenyReason, TurnEvent};
 use crate::delivery::Delivery;
 use crate::i18n::TextKey;
@@ -117,6 +118,8 @@ pub(super) struct TurnOutput<'a> {
     turn: &'a TurnRow,
     /// Fired when a person stops the turn.
     stop: &'a CancellationToken,
+    /// The agent's reports about the session.
+    pub reports: UpstreamReports,
 }
 
 impl<'a> TurnOutput<'a> {
@@ -126,13 +129,16 @@ impl<'a> TurnOutput<'a> {
         turn: &'a TurnRow,
         stop: &'a CancellationToken,
     ) -> Self {
-        Self { sink, asks, turn, stop }
+        Self { sink, asks, turn, stop, reports: UpstreamReports::default() }
     }
 }
 
 impl AgentOutput for TurnOutput<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
-        self.sink.emit(event);
+        match event {
+            TurnEvent::Upstream(report) => self.reports.put(report),
+            event => self.sink.emit(event),
+        }
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {

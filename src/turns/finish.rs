@@ -7,9 +7,10 @@ use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
 use super::{Turns, answer_files, fallback_notices};
-use crate::agent::RewindSupport;
+use crate::agent::{NamedAgent, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
+use crate::ids::AgentName;
 use crate::reply::{self, TurnOutcome};
 use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
 use crate::turn_log::{TurnLog, TurnSummary};
@@ -24,8 +25,8 @@ struct EndConditions {
     permitted: bool,
     /// A message that shows the turn was sent, or may have been.
     anchored: bool,
-    /// Whoever stands in was asked.
-    stood_in: bool,
+    /// The agent that the request was made for, if there was one.
+    asked: Option<AgentName>,
     /// Whether the author of the turn may use `/retry`: where not, it is not offered.
     may_retry: bool,
 }
@@ -66,8 +67,9 @@ impl Turns {
             true => &rules.words,
             false => &rules.words.without_retry_offers(),
         };
-        // Only a model stands in.
-        let model = now.stood_in || self.agent_of(turn).about().is_model();
+        let own = self.agent_of(turn).name;
+        let asked = self.agent_taking(turn, now.asked.as_ref().unwrap_or(&own));
+        let model = asked.is_some_and(|asked| asked.is_model());
         let shown = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
@@ -129,11 +131,11 @@ impl Turns {
         loop {
             let (row, live) = (turn.clone(), self.live.clone());
             let now = self.store.read(move |tx| {
-                let (anchored, stood_in) = (tx.anchor(&row.id)?.is_some(), tx.stood_in(&row.id)?);
+                let (anchored, asked) = (tx.anchor(&row.id)?.is_some(), tx.request_agent(&row.id)?);
                 let rules = live.now();
                 let (permitted, may_retry) =
                     (permitted(tx, &rules, &row.source)?, may_retry(tx, &rules, &row.source)?);
-                Ok(EndConditions { permitted, anchored, stood_in, may_retry })
+                Ok(EndConditions { permitted, anchored, asked, may_retry })
             });
             match now.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),
@@ -156,26 +158,25 @@ impl Turns {
     ) -> store::Result<()> {
         loop {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
-            // An agent that cannot be told another history, or may not, keeps the one it has; the room is told so.
-            let rewind = self.agent_of(&turn).about().rewind;
+            let NamedAgent { name: own, agent } = self.agent_of(&turn);
+            let rewind = agent.about().rewind;
             let stays = finish.said.is_some();
             let whole = is_whole(&finish.outcome);
             let max = source::max_text(&self.delivery, &turn.source);
             let rules = self.live.now();
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
-                match rewind {
-                    _ if !stays => {}
-                    RewindSupport::Possible => tx.fork_if_stood_in(&row.session, &row.id)?,
-                    RewindSupport::Impossible | RewindSupport::Unknown => {
-                        tx.leave_unaware_if_stood_in(&row.session, &row.id)?;
+                if let Some(asked) = tx.request_agent(&row.id)? {
+                    if stays {
+                        tx.agent_answered(&row.session, &asked)?;
                     }
-                }
-                // Only now: an agent that was asked again may have failed again.
-                if whole && let Some(was_told) = tx.come_back(&row.session, &row.id)? {
-                    let knows = was_told && rewind != RewindSupport::Impossible;
-                    let notices = fallback_notices::back(&row, max, knows, &rules.words);
-                    notices.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+                    // Only with a whole answer: an agent that was asked again may have failed again.
+                    if whole && asked == own && tx.fallback_ends(&row.session)? {
+                        let knows =
+                            rewind != RewindSupport::Impossible && tx.knows_all(&row.session, &asked)?;
+                        let notices = fallback_notices::back(&row, max, knows, &rules.words);
+                        notices.iter().try_for_each(|notice| tx.add_outbox(notice))?;
+                    }
                 }
                 match row.source.room() {
                     Some(question) if again => {

@@ -109,7 +109,7 @@ pub(super) fn hand_over(prepared: &mut PreparedTurn, running: &RunningTurn) -> P
         None => prepared.request.clone(),
     };
     let counted = CountedRequest { request, _permit: slot.permit.take() };
-    PreparedTurn { request: Bytes::from_owner(counted), ..*prepared }
+    PreparedTurn { request: Bytes::from_owner(counted), ..prepared.clone() }
 }
 
 /// The part of set-aside input to load.

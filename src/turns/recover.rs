@@ -1,4 +1,4 @@
-//! The answer to a turn that may have run and must not run again: the agent may find it where it was given.
+//! Recovers the answer to a turn that may have run and must not run again, if the agent can find it.
 
 use super::asks::TurnOutput;
 use super::run::RunResult;
@@ -9,7 +9,7 @@ use crate::reply::TurnOutcome;
 use crate::store::{self, TurnRow};
 
 impl Turns {
-    /// Has the agent look for a lost answer. If there is none, the turn ends as `otherwise` says.
+    /// Lets the agent look for a lost answer. Without one the turn ends with `otherwise`.
     pub(super) async fn recover_or(
         &self,
         row: &TurnRow,
@@ -20,19 +20,20 @@ impl Turns {
         otherwise: TurnOutcome,
     ) -> store::Result<RunResult> {
         let earlier = row.clone();
-        // Where the same was asked before and nobody knows what became of it, nobody knows whose answer there is.
+        // If the same prompt was asked before with an unknown end, an answer could belong to either.
         let Some(before) = self.store.read(move |tx| tx.answered_before(&earlier)).await? else {
             return Ok(RunResult::Over(otherwise));
         };
         let output = TurnOutput::new(sink, &self.asks, row, &running.stop);
-        let agent = self.agent_of(row);
+        let agent = self.agent_of(row).agent;
         let found = tokio::select! {
             biased;
             () = running.stop.cancelled() => return Ok(RunResult::Over(TurnOutcome::Stopped)),
-            // What is stored says as much to the next process as to this one.
+            // The next process can look as well as this one: everything it needs is stored.
             () = self.draining.cancelled() => return Ok(RunResult::Suspended),
             found = agent.recover(LostTurn { turn, prepared, before }, &output) => found,
         };
+        self.store_report(&row.session, &prepared.agent, &output.reports).await;
         let outcome = match found {
             Some(RecoveredAnswer::Complete(text)) => {
                 sink.replace_text(&text);

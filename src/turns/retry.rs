@@ -7,7 +7,7 @@ use talaria_platform::{Backoff, PlaceLifetime, jitter};
 use tokio::time::Instant;
 
 use super::input_slot::{self, Reload};
-use super::retry_policy::{AttemptFacts, NextAttempt, RetryVerdict, bounded_pause, judge};
+use super::retry_policy::{AttemptFacts, NextAttempt, RetryPause, RetryVerdict, judge};
 use super::run::RunResult;
 use super::sink::TurnSink;
 use super::{RunningTurn, Turns, source};
@@ -20,13 +20,13 @@ use crate::util::UtcTime;
 /// The pause after the first failed try; each further one is twice as long, up to the second.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
 
-/// Failed tries one after the other, since the last of them that brought anything new.
+/// Failed tries in a row, since the last try that brought anything new.
 struct FailedTries {
-    /// How far the turn had come when the first of them failed.
+    /// Progress of the turn when the first of them failed.
     progress: usize,
-    /// When it is given up.
+    /// When the turn is given up.
     deadline: Instant,
-    /// The same as people read it: worked out once, or a clock between two minutes would say now this and now that.
+    /// The deadline for people. Worked out once, or between two minutes the notice would change back and forth.
     until: UtcTime,
     /// The pause before the next try.
     backoff: Backoff,
@@ -37,15 +37,6 @@ impl FailedTries {
         let until = UtcTime::from(SystemTime::now() + crate::testing::clock_lead() + retry_for);
         Self { progress, deadline: Instant::now() + retry_for, until, backoff: BACKOFF }
     }
-}
-
-/// What is sent at the next try of a turn of which nothing ran.
-#[derive(Clone, Copy)]
-enum NextTry {
-    /// The same request.
-    Same,
-    /// Another one, perhaps to another agent.
-    Anew,
 }
 
 impl Turns {
@@ -59,6 +50,7 @@ impl Turns {
     ) -> store::Result<RunResult> {
         let mut prepared = self.prepared_of(row);
         let mut failed_tries: Option<FailedTries> = None;
+        let mut prepared_again = false;
         loop {
             let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
             self.learn_from(row, &end);
@@ -69,12 +61,12 @@ impl Turns {
                 prepared: prepared.is_some(),
                 resumable: prepared.as_ref().is_some_and(|prepared| prepared.resumable),
                 attempt: turn.attempt,
-                elsewhere: turn.elsewhere,
+                prepared_again,
                 when_away: source::when_away(&row.source),
             };
             let verdict = judge(end, facts);
             if let RetryVerdict::Over(outcome) = &verdict {
-                // Only the search for a lost answer needs more than what is remembered.
+                // The transcript needs the prompt; only the search for a lost answer needs the rest too.
                 let needed = match outcome {
                     TurnOutcome::Unknown { .. } => Reload::All,
                     TurnOutcome::Done
@@ -91,8 +83,9 @@ impl Turns {
             match verdict {
                 // The process ends: the next one looks for the answer.
                 RetryVerdict::Over(TurnOutcome::Interrupted)
-                    if prepared.as_ref().is_some_and(|prepared| !prepared.stand_in)
-                        && self.agent_of(row).may_recover() =>
+                    if prepared
+                        .as_ref()
+                        .is_some_and(|prepared| self.agent_of(row).agent.may_recover(prepared)) =>
                 {
                     return Ok(RunResult::Suspended);
                 }
@@ -107,57 +100,52 @@ impl Turns {
                 RetryVerdict::Over(outcome) => return Ok(RunResult::Over(outcome)),
                 RetryVerdict::Suspend => return Ok(RunResult::Suspended),
                 RetryVerdict::Later => {
-                    Box::pin(self.put_back(row, &mut prepared, NextTry::Anew)).await?;
+                    Box::pin(self.put_back(row, turn, &mut prepared, RetryPause::AtOnce)).await?;
                     return Ok(RunResult::Suspended);
-                }
-                RetryVerdict::Elsewhere(words) => {
-                    tracing::warn!(error = %words, "a try failed; the turn goes to whoever stands in");
-                    Box::pin(self.put_back(row, &mut prepared, NextTry::Anew)).await?;
-                    Box::pin(self.load_input(row, turn, &mut prepared, Reload::All, (sink, running))).await?;
-                    turn.elsewhere = true;
                 }
                 RetryVerdict::Again(again) => {
                     tracing::warn!(error = %again.words, "a try failed");
                     turn.attempt = again.attempt;
-                    let stood_in = prepared.as_ref().is_some_and(|prepared| prepared.stand_in);
-                    match again.attempt {
-                        AttemptKind::Resume => sink.replay(),
-                        // Nobody answers now. Who is asked after the pause is decided then.
-                        AttemptKind::First if turn.elsewhere || stood_in => {
-                            Box::pin(self.put_back(row, &mut prepared, NextTry::Anew)).await?;
-                            turn.elsewhere = false;
+                    let needed = match again.attempt {
+                        AttemptKind::Resume => {
+                            sink.replay();
+                            Reload::Request
                         }
                         AttemptKind::First => {
-                            Box::pin(self.put_back(row, &mut prepared, NextTry::Same)).await?
+                            Box::pin(self.put_back(row, turn, &mut prepared, again.pause)).await?;
+                            if prepared.is_some() { Reload::Request } else { Reload::All }
                         }
-                    }
-                    let progress = sink.progress();
-                    let tries = match &mut failed_tries {
-                        Some(tries) if tries.progress == progress => tries,
-                        // The time counts from when the trouble began, however long all went well before.
-                        tries => tries.insert(FailedTries::begin(progress, self.retry_for(row))),
                     };
-                    let backoff = tries.backoff.advance();
-                    let pause = again.after.map_or_else(|| jitter(backoff), bounded_pause);
-                    if Instant::now() + pause > tries.deadline {
-                        let question = Reload::Question;
-                        Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running)))
-                            .await?;
-                        return Ok(RunResult::Over(again.give_up()));
+                    prepared_again = again.pause == RetryPause::AtOnce;
+                    let mut over = None;
+                    if !prepared_again {
+                        let progress = sink.progress();
+                        let tries = match &mut failed_tries {
+                            Some(tries) if tries.progress == progress => tries,
+                            // The time counts from the first failure, however long all went well before.
+                            tries => tries.insert(FailedTries::begin(progress, self.retry_for(row))),
+                        };
+                        let pause = again.pause.length(jitter(tries.backoff.advance()));
+                        if Instant::now() + pause > tries.deadline {
+                            let question = Reload::Question;
+                            Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running)))
+                                .await?;
+                            return Ok(RunResult::Over(again.give_up()));
+                        }
+                        input_slot::leave_in_store(row, turn, running);
+                        over = Box::pin(self.pause(&again, pause, &tries.until, sink, running)).await;
+                        self.metrics.agent_retries.inc_by(u64::from(over.is_none()));
                     }
-                    input_slot::leave_in_store(row, turn, running);
-                    let drive = Box::pin(self.pause(&again, pause, &tries.until, sink, running)).await;
-                    let needed = match &drive {
+                    let needed = match &over {
                         Some(RunResult::Suspended) => return Ok(RunResult::Suspended),
                         Some(RunResult::Over(_)) => Reload::Question,
-                        None => Reload::Request,
+                        None => needed,
                     };
                     Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
-                    if let Some(over) = drive {
-                        self.agent_of(row).abandon(turn);
+                    if let Some(over) = over {
+                        self.agent_of(row).agent.abandon(turn);
                         return Ok(over);
                     }
-                    self.metrics.agent_retries.inc();
                 }
             }
             if Box::pin(self.follow_edit(row, turn, sink, running)).await? {
@@ -175,8 +163,8 @@ impl Turns {
         }
     }
 
-    /// Takes the question as it is now, with what is attached to it. Whether it was edited: then it has no
-    /// request any more.
+    /// Loads the prompt with its attachments if a person edited it. Returns whether it was edited: then the stored
+    /// request is gone.
     pub(super) async fn follow_edit(
         &self,
         row: &mut Arc<TurnRow>,
@@ -197,27 +185,25 @@ impl Turns {
         Ok(true)
     }
 
-    /// Puts a turn of which nothing ran back into its line.
+    /// Puts a turn of which nothing ran back into the queue. After a pause a request for the turn's own agent is sent
+    /// again as it is; any other is dropped, so that the agent decides anew who is asked.
     async fn put_back(
         &self,
         row: &TurnRow,
+        turn: &AgentTurn,
         prepared: &mut Option<PreparedTurn>,
-        next: NextTry,
+        pause: RetryPause,
     ) -> store::Result<()> {
-        if prepared.is_none() {
-            return Ok(());
-        }
+        let Some(request) = prepared.take() else { return Ok(()) };
         let id = row.id.clone();
-        match next {
-            NextTry::Same => self.store.write(move |tx| tx.requeue(&id)).await,
-            NextTry::Anew => {
-                *prepared = None;
-                self.store.write(move |tx| tx.unprepare(&id)).await
-            }
+        if pause != RetryPause::AtOnce && request.agent == turn.agent {
+            *prepared = Some(request);
+            return self.store.write(move |tx| tx.requeue(&id)).await;
         }
+        self.store.write(move |tx| tx.unprepare(&id)).await
     }
 
-    /// Waits before the next try, and says so. `Some` if it does not come to that.
+    /// Waits before the next try, and shows a notice meanwhile. `Some` if there will be no next try.
     async fn pause(
         &self,
         again: &NextAttempt,
@@ -238,13 +224,13 @@ impl Turns {
     }
 }
 
-/// What people are told while a turn is tried again.
+/// Notice for people while a turn is tried again.
 fn trying(words: &TextCatalog, why: &LocalizedText, until: &UtcTime) -> LocalizedText {
     let time = format!("{:02}:{:02}", until.hour, until.minute);
     TextKey::Retrying.with("why", sentence(&words.say(why))).with("time", time)
 }
 
-/// Words as a sentence without its full stop, so that more can follow.
+/// Makes a sentence without its full stop, so that more can follow.
 fn sentence(words: &str) -> String {
     let words = words.trim_end().trim_end_matches('.');
     let mut chars = words.chars();

@@ -28,8 +28,8 @@ pub(super) struct AttemptFacts {
     pub resumable: bool,
     /// Whether an earlier try may have run.
     pub attempt: AttemptKind,
-    /// The turn was already passed on to another agent.
-    pub elsewhere: bool,
+    /// The try before asked for this one at once; see [`AgentErrorKind::PrepareAgain`].
+    pub prepared_again: bool,
     /// Whether the caller waits or fails while the agent is away.
     pub when_away: WhenAway,
 }
@@ -45,8 +45,6 @@ pub(super) enum RetryVerdict {
     Later,
     /// Try again, if the retry budget allows it.
     Again(NextAttempt),
-    /// Prepare the turn anew for another agent, at once. Carries the error for people.
-    Elsewhere(LocalizedText),
 }
 
 /// Plan of another try.
@@ -56,8 +54,36 @@ pub(super) struct NextAttempt {
     pub attempt: AttemptKind,
     /// The last error, for people.
     pub words: LocalizedText,
-    /// Pause that the upstream asks for.
-    pub after: Option<Duration>,
+    /// Pause before it.
+    pub pause: RetryPause,
+}
+
+/// Pause between two tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RetryPause {
+    /// None. The try does not count against the retry budget.
+    AtOnce,
+    /// The next pause of our own, growing from try to try.
+    Backoff,
+    /// The pause that the upstream asks for, within our limits.
+    Asked(Duration),
+}
+
+impl RetryPause {
+    /// Length of the pause; `backoff` is the next one of our own.
+    pub fn length(self, backoff: Duration) -> Duration {
+        match self {
+            Self::AtOnce => Duration::ZERO,
+            Self::Backoff => backoff,
+            Self::Asked(pause) => pause,
+        }
+    }
+}
+
+impl From<Option<Duration>> for RetryPause {
+    fn from(after: Option<Duration>) -> Self {
+        after.map_or(Self::Backoff, |after| Self::Asked(bounded_pause(after)))
+    }
 }
 
 impl NextAttempt {
@@ -93,7 +119,7 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> Re
         Err(error) => error,
     };
     let AgentError { kind, words } = error;
-    let again = |attempt, after| RetryVerdict::Again(NextAttempt { attempt, words: words.clone(), after });
+    let again = |attempt, pause| RetryVerdict::Again(NextAttempt { attempt, words: words.clone(), pause });
     if let Some(rate_limited) = fails_at_once(kind, facts) {
         let retry_after = kind.retry_after().map_or(RETRY_AFTER, bounded_pause).as_secs();
         return RetryVerdict::Over(TurnOutcome::Unavailable { words, rate_limited, retry_after });
@@ -101,14 +127,14 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> Re
     match kind {
         // Nothing ran this time, but an earlier try may have.
         AgentErrorKind::NothingRan { after } | AgentErrorKind::Busy { after, .. } => {
-            again(facts.attempt, after)
+            again(facts.attempt, after.into())
         }
-        AgentErrorKind::Elsewhere if facts.attempt == AttemptKind::First && !facts.elsewhere => {
-            RetryVerdict::Elsewhere(words)
+        AgentErrorKind::PrepareAgain if tries_at_once(kind, facts) => {
+            again(AttemptKind::First, RetryPause::AtOnce)
         }
-        // A turn is passed on once, and only if nothing may have run; otherwise this counts as a failed try.
-        AgentErrorKind::Elsewhere => again(facts.attempt, None),
-        AgentErrorKind::Unknown { after } if facts.resumable => again(AttemptKind::Resume, after),
+        // Twice in a row, or where an earlier try may have run, this counts as a failed try.
+        AgentErrorKind::PrepareAgain => again(facts.attempt, RetryPause::Backoff),
+        AgentErrorKind::Unknown { after } if facts.resumable => again(AttemptKind::Resume, after.into()),
         AgentErrorKind::Unknown { .. } => RetryVerdict::Over(TurnOutcome::Unknown { words }),
         AgentErrorKind::Refused | AgentErrorKind::Unfit => RetryVerdict::Over(TurnOutcome::Failed { words }),
         AgentErrorKind::CutShort => RetryVerdict::Over(TurnOutcome::CutShort { words }),
@@ -118,20 +144,27 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> Re
 /// `Some` if the turn ends here because nothing ran and its client does not wait; then, whether the upstream reported a
 /// rate limit.
 fn fails_at_once(kind: AgentErrorKind, facts: AttemptFacts) -> Option<bool> {
-    let passed_on = kind == AgentErrorKind::Elsewhere && !facts.elsewhere;
-    let ends = facts.when_away == WhenAway::Fail && ran_nothing(kind, facts.attempt) && !passed_on;
+    let ends =
+        facts.when_away == WhenAway::Fail && ran_nothing(kind, facts.attempt) && !tries_at_once(kind, facts);
     ends.then_some(matches!(kind, AgentErrorKind::Busy { rate_limited: true, .. }))
 }
 
+/// Whether the agent may make another request at once: not twice in a row, and only if nothing may have run.
+fn tries_at_once(kind: AgentErrorKind, facts: AttemptFacts) -> bool {
+    kind == AgentErrorKind::PrepareAgain && facts.attempt == AttemptKind::First && !facts.prepared_again
+}
+
 /// Limits the pause that an upstream asks for.
-pub(super) fn bounded_pause(after: Duration) -> Duration {
+fn bounded_pause(after: Duration) -> Duration {
     after.clamp(PAUSES.0, PAUSES.1)
 }
 
 /// Whether it is proven that no try of the turn ran anything.
 fn ran_nothing(kind: AgentErrorKind, attempt: AttemptKind) -> bool {
     let this_one = match kind {
-        AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } | AgentErrorKind::Elsewhere => true,
+        AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } | AgentErrorKind::PrepareAgain => {
+            true
+        }
         AgentErrorKind::Unknown { .. }
         | AgentErrorKind::Refused
         | AgentErrorKind::Unfit
@@ -151,7 +184,7 @@ mod tests {
         prepared: true,
         resumable: false,
         attempt: AttemptKind::First,
-        elsewhere: false,
+        prepared_again: false,
         when_away: WhenAway::Wait,
     };
     const RESUMABLE: AttemptFacts = AttemptFacts { resumable: true, ..PLAIN };
@@ -165,7 +198,11 @@ mod tests {
     }
 
     fn again(attempt: AttemptKind) -> RetryVerdict {
-        RetryVerdict::Again(NextAttempt { attempt, words: "no".into(), after: None })
+        again_after(attempt, RetryPause::Backoff)
+    }
+
+    fn again_after(attempt: AttemptKind, pause: RetryPause) -> RetryVerdict {
+        RetryVerdict::Again(NextAttempt { attempt, words: "no".into(), pause })
     }
 
     #[test]
@@ -182,12 +219,23 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_passed_on_once_and_never_if_it_may_have_run() {
-        let elsewhere = || failed(AgentErrorKind::Elsewhere);
-        assert_eq!(judge(elsewhere(), PLAIN), RetryVerdict::Elsewhere("no".into()));
-        assert_eq!(judge(elsewhere(), AttemptFacts { elsewhere: true, ..PLAIN }), again(AttemptKind::First));
+    fn another_request_is_made_at_once_but_not_twice_in_a_row_and_never_if_the_turn_may_have_run() {
+        let prepare_again = || failed(AgentErrorKind::PrepareAgain);
+        let at_once = again_after(AttemptKind::First, RetryPause::AtOnce);
+        assert_eq!(judge(prepare_again(), PLAIN), at_once);
+        let twice = AttemptFacts { prepared_again: true, ..PLAIN };
+        assert_eq!(judge(prepare_again(), twice), again(AttemptKind::First));
         let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..RESUMABLE };
-        assert_eq!(judge(elsewhere(), resumed), again(AttemptKind::Resume));
+        assert_eq!(judge(prepare_again(), resumed), again(AttemptKind::Resume));
+    }
+
+    #[test]
+    fn the_pause_that_an_upstream_asks_for_has_limits() {
+        for (seconds, bounded) in [(0, 1), (60, 60), (86_400, 300)] {
+            let kind = AgentErrorKind::NothingRan { after: Some(Duration::from_secs(seconds)) };
+            let pause = RetryPause::Asked(Duration::from_secs(bounded));
+            assert_eq!(judge(failed(kind), PLAIN), again_after(AttemptKind::First, pause));
+        }
     }
 
     #[test]
@@ -203,10 +251,12 @@ mod tests {
         assert_eq!(judge(nothing(Some(0)), impatient), ended(false, 1));
         assert_eq!(judge(nothing(Some(86_400)), impatient), ended(false, 300));
         assert_eq!(judge(failed(busy(Some(Duration::from_secs(7)))), impatient), ended(true, 7));
-        // The turn goes to another agent first, and only once.
-        let elsewhere = || failed(AgentErrorKind::Elsewhere);
-        assert_eq!(judge(elsewhere(), impatient), RetryVerdict::Elsewhere("no".into()));
-        assert_eq!(judge(elsewhere(), AttemptFacts { elsewhere: true, ..impatient }), ended(false, 5));
+        // Another request is made first, and only once.
+        let prepare_again = || failed(AgentErrorKind::PrepareAgain);
+        let at_once = again_after(AttemptKind::First, RetryPause::AtOnce);
+        assert_eq!(judge(prepare_again(), impatient), at_once);
+        let twice = AttemptFacts { prepared_again: true, ..impatient };
+        assert_eq!(judge(prepare_again(), twice), ended(false, 5));
         // An earlier try may have run: its answer is worth the wait.
         let resumed = AttemptFacts { attempt: AttemptKind::Resume, resumable: true, ..impatient };
         assert_eq!(judge(nothing(None), resumed), again(AttemptKind::Resume));
@@ -214,7 +264,8 @@ mod tests {
 
     #[test]
     fn at_the_end_of_the_budget_people_are_told_whether_it_may_have_run() {
-        let give_up = |attempt| NextAttempt { attempt, words: "no".into(), after: None }.give_up();
+        let give_up =
+            |attempt| NextAttempt { attempt, words: "no".into(), pause: RetryPause::Backoff }.give_up();
         assert_eq!(give_up(AttemptKind::First), TurnOutcome::Failed { words: "no".into() });
         assert_eq!(give_up(AttemptKind::Resume), TurnOutcome::Unknown { words: "no".into() });
     }
@@ -235,7 +286,7 @@ mod tests {
     #[test]
     fn what_provably_did_not_run_is_begun_anew_by_the_next_process() {
         let after = None;
-        let nothing = [AgentErrorKind::NothingRan { after }, busy(after), AgentErrorKind::Elsewhere];
+        let nothing = [AgentErrorKind::NothingRan { after }, busy(after), AgentErrorKind::PrepareAgain];
         let ended = |kind, facts: AttemptFacts| judge(failed(kind), AttemptFacts { draining: true, ..facts });
         for kind in nothing {
             assert_eq!(ended(kind, PLAIN), RetryVerdict::Later, "{kind:?}");

@@ -9,7 +9,7 @@ use super::sink::TurnSink;
 use super::source::{self, may_talk_to, permitted};
 use super::{RunningTurn, Turns, input_slot, prompt_text};
 use crate::agent::{
-    AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage, TurnOrigin,
+    AgentScratch, AgentTurn, AttemptKind, ModelParams, NamedAgent, SessionMessage, TurnOrigin,
 };
 use crate::i18n::TextKey;
 use crate::ids::TurnId;
@@ -157,10 +157,11 @@ impl Turns {
     /// Holds the agent of a turn for as long as the turn runs. Returns whether no agent has its name any more.
     fn agent_is_gone(&self, turn: &TurnRow, running: &RunningTurn) -> bool {
         let agents = self.agents();
-        match agents.get(&self.agent_name_of(turn)) {
+        let name = self.agent_name_of(turn);
+        match agents.get(&name) {
             Some(agent) => {
                 // Set before only if the store failed and the turn is taken up once more.
-                let _ = running.agent.set(agent.clone());
+                let _ = running.agent.set(NamedAgent { name, agent: agent.clone() });
                 false
             }
             // A turn that may have run ends like any other that cannot be resumed.
@@ -247,14 +248,12 @@ impl Turns {
         if self.lasts(&row.source) == PlaceLifetime::Gone {
             return Ok(RunResult::Over(TurnOutcome::Interrupted));
         }
-        let repeats = |prepared: &PreparedTurn| {
-            // What was made for a stand-in that is no longer there must not run at the agent itself, nor what was
-            // made for an agent that is no longer configured at the one that is.
-            let about = self.agent_of(row).about();
-            prepared.resumable && if prepared.stand_in { about.stand_in.is_some() } else { about.resume }
-        };
         let stored = self.prepared_of(row);
-        let lost = resumed && !stored.as_ref().is_some_and(repeats);
+        let resumes = stored
+            .as_ref()
+            .and_then(|stored| self.agent_taking(row, &stored.agent))
+            .is_some_and(|agent| agent.resume);
+        let lost = resumed && !(resumes && stored.as_ref().is_some_and(|stored| stored.resumable));
         // Boxed: every function it passes through would hold its whole size.
         let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
         // The first text of a resumed turn came in an earlier process.
@@ -262,12 +261,14 @@ impl Turns {
         let sink = TurnSink::new(log, first);
         if lost {
             return match stored {
-                Some(stored) if !stored.resumable && self.agent_of(row).about().resume => {
+                Some(stored) if !stored.resumable && resumes => {
+                    let (id, asked) = (row.session.clone(), stored.agent.clone());
+                    turn.upstream = self.store.read(move |tx| tx.agent_session(&id, &asked)).await?.upstream;
                     let looking =
                         self.recover_or(row, &turn, &stored, &sink, running, TurnOutcome::Interrupted);
                     Box::pin(looking).await
                 }
-                // Whoever it was made for is not there any more, or keeps nothing.
+                // The agent that it was made for is no longer there, or keeps nothing.
                 Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
             };
         }
@@ -280,7 +281,7 @@ impl Turns {
             && self.lasts(&row.source) == PlaceLifetime::Process
         {
             // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
-            self.agent_of(row).abandon(&turn);
+            self.agent_of(row).agent.abandon(&turn);
             drive = RunResult::Over(TurnOutcome::Stopped);
         }
         if let RunResult::Over(_) = drive {
@@ -298,7 +299,10 @@ impl Turns {
     ) -> AgentTurn {
         let mut turn = AgentTurn {
             id: row.id.clone(),
+            agent: self.agent_of(row).name,
             session: session.upstream_id(),
+            // Settled when the request is stored.
+            upstream: None,
             context: self.context(row),
             history,
             prompt: source::prompt(row),
@@ -308,7 +312,6 @@ impl Turns {
             key: row.key.clone(),
             origin: TurnOrigin::default(),
             attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
-            elsewhere: false,
             params: ModelParams::default(),
             memory: None,
             hops: 0,

@@ -110,6 +110,8 @@ impl<'a> TurnSink<'a> {
             TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Asked(_) | TurnEvent::Answered(_) => {
                 self.append(event);
             }
+            // No reader sees it: the engine stores it.
+            TurnEvent::Upstream(_) => {}
         }
     }
 

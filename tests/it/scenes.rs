@@ -39,5 +39,6 @@ mod shows;
 mod signals;
 mod stop;
 mod too_much;
+mod upstream;
 mod waiting;
 mod words;

@@ -117,7 +117,7 @@ impl ProxyAgent {
                     AgentErrorKind::NothingRan { .. }
                     | AgentErrorKind::Busy { .. }
                     | AgentErrorKind::Unknown { .. } => SearchResult::NotYet,
-                    AgentErrorKind::Elsewhere
+                    AgentErrorKind::PrepareAgain
                     | AgentErrorKind::Refused
                     | AgentErrorKind::Unfit
                     | AgentErrorKind::CutShort => SearchResult::Never,

@@ -338,7 +338,8 @@ impl StreamFormat for ResponseEvents {
             }
             TurnEvent::Answered(answered) => self.answer(&answered, out),
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
-            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) => {}
+            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => {
+            }
         }
     }
 

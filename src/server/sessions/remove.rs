@@ -48,7 +48,10 @@ async fn removed(server: &Server, id: &SessionId) -> Result<(), ApiError> {
         }
         match look(server, id, stopped).await? {
             RemovalStep::Nothing => return Err(ApiError::no_session()),
-            RemovalStep::Removed => return Ok(()),
+            RemovalStep::Removed => {
+                server.turns.end_sessions();
+                return Ok(());
+            }
             RemovalStep::Open(open) => {
                 open.iter().for_each(|turn| server.turns.stop_turn(id, turn));
                 let idle = tokio::time::timeout_at(deadline, server.turns.idle_in(id));

@@ -118,7 +118,7 @@ impl StreamFormat for SessionEvents {
                 Some(data) => (NOTICE, data),
                 None => return,
             },
-            TurnEvent::Usage(_) | TurnEvent::Record(_) => return,
+            TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => return,
         };
         self.send(out, name, &at.to_string(), self.seq(), data);
     }

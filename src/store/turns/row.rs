@@ -100,12 +100,13 @@ pub struct RoomTurn {
 
 /// The columns that [`read_turn`] expects.
 pub(super) fn columns() -> String {
-    format!("id, session, prompt, key, state, stop, request, resumable, stand_in, agent, {SOURCE_COLUMNS}")
+    format!("id, session, prompt, key, state, stop, request, resumable, request_for, agent, {SOURCE_COLUMNS}")
 }
 
 pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(6)?;
-    let (resumable, stand_in) = (row.get(7)?, row.get(8)?);
+    let (resumable, made_for): (_, Option<String>) = (row.get(7)?, row.get(8)?);
+    let made_for = made_for.as_deref().and_then(AgentName::new);
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
@@ -115,6 +116,10 @@ pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
         key: row.get(3)?,
         state: TurnState::from_name(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(5)?,
-        prepared: request.map(|request| PreparedTurn { request: request.into(), resumable, stand_in }),
+        prepared: request.zip(made_for).map(|(request, agent)| PreparedTurn {
+            agent,
+            request: request.into(),
+            resumable,
+        }),
     })
 }

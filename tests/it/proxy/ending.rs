@@ -11,7 +11,7 @@ use talaria::agent::{
 };
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources};
-use talaria::ids::{SessionId, TurnId};
+use talaria::ids::{AgentName, SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::support::binary::Talaria;
@@ -220,7 +220,9 @@ fn proxy(upstream: &Upstream) -> ProxyAgent {
 fn turn() -> AgentTurn {
     AgentTurn {
         id: TurnId("0123456789abcdef".into()),
+        agent: AgentName::proxy(),
         session: SessionId("20260101_000000_00000000".into()),
+        upstream: None,
         context: String::new(),
         history: Vec::new(),
         prompt: "hi".into(),
@@ -230,7 +232,6 @@ fn turn() -> AgentTurn {
         key: "k".into(),
         origin: TurnOrigin::default(),
         attempt: AttemptKind::First,
-        elsewhere: false,
         memory: None,
         params: talaria::agent::ModelParams::default(),
         hops: 0,

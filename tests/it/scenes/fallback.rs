@@ -102,8 +102,36 @@ async fn the_agent_comes_back_by_itself_and_knows_what_was_said_meanwhile() {
             "Assistant: ok"
         ]
     );
+    assert_eq!(second[1].session, second[0].session, "the stand-in knows what it said itself");
     assert_ne!(first[1].session, first[0].session, "the history is another one to the upstream");
     assert_eq!(first[2].session, first[1].session, "an ordinary turn changes nothing");
+}
+
+/// Each of the two could be an agent that remembers a session by its id.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_under_an_id_of_which_they_remember_something_else() {
+    let gateway = with_a_stand_in().await;
+    let room = gateway.room();
+    for (number, away) in [false, true, false, true, true, false, false].into_iter().enumerate() {
+        match away {
+            true => gateway.agent_itself().goes_away(),
+            false => gateway.agent_itself().comes_back(),
+        }
+        room.says("@ann", &number.to_string()).await;
+        room.settled().await;
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    let (first, second) = (gateway.agent_itself().heard(), gateway.stand_in().heard());
+    assert_eq!(prompts(gateway.agent_itself()), ["0", "2", "5", "6"]);
+    assert_eq!(prompts(gateway.stand_in()), ["1", "3", "4"]);
+    for heard in [first, second] {
+        for pair in heard.windows(2) {
+            // Whoever answered the turn before has the same session as long as nobody else spoke between.
+            let went_on = pair[1].history.len() == pair[0].history.len() + 2;
+            assert_eq!(pair[1].session == pair[0].session, went_on, "{}", pair[1].prompt);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

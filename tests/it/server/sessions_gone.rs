@@ -1,5 +1,7 @@
 //! Deleted sessions: by their owner, while turns run in them, and sessions that nobody named.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -76,6 +78,21 @@ async fn whoever_has_read_something_is_not_told_that_there_was_nothing() {
         let end = told.iter().rev().find_map(|data| data.pointer(pointer)).unwrap();
         assert_eq!(end, "It begins", "{path}: {rest:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_agent_of_a_removed_session_is_told_what_it_reported_of_it() {
+    let scene = Scene::start().await;
+    assert_eq!(scene.post("/api/sessions", &[], &json!({ "id": "s" })).await.status(), 201);
+    scene.gateway.agent().reports(json!("thread 1")).says(["hello"]);
+    let answer = scene.post("/api/sessions/s/chat", &[], &json!({ "message": "go" })).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(scene.gateway.agent_itself().ended(), []);
+    assert_eq!(scene.delete("/api/sessions/s").await.status(), 200);
+    scene.gateway.chat().is_quiet(Duration::from_secs(5)).await;
+    let told = scene.gateway.agent_itself().ended();
+    assert_eq!((told.len(), told[0].upstream.clone()), (1, json!("thread 1")));
+    assert_eq!(told[0].session.0, scene.gateway.agent_itself().heard()[0].session);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use talaria::access::AccessLists;
-use talaria::agent::{AgentKind, AgentRegistry, AgentTable, RewindSupport, SharedAgent};
+use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::fallback::FallbackAgent;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -361,7 +361,10 @@ impl TestGateway {
         let (store, threads) = Store::open(&self.database()).unwrap();
         let first = self.setup.agent.clone().unwrap_or_else(|| Arc::new(self.agent.clone()));
         let agent = match self.setup.fallback {
-            true => Arc::new(FallbackAgent::new(first, Arc::new(self.stand_in.clone()))),
+            true => Arc::new(FallbackAgent::new(
+                NamedAgent { name: AgentName::proxy(), agent: first },
+                NamedAgent { name: AgentName::local(), agent: Arc::new(self.stand_in.clone()) },
+            )),
             false => first,
         };
         // Only rooms that choose the second agent use it, and the first while it is away.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
-    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, OptionKind, PreparedTurn,
-    PromptImage, PromptPart, RewindSupport, SessionMessage, Step, StepState, TokenUsage, TranscriptRecord,
-    TurnEnd, TurnEvent, TurnOrigin,
+    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, OptionKind,
+    PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, Step, StepState, TokenUsage,
+    TranscriptRecord, TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria::i18n::LocalizedText;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -59,6 +59,10 @@ struct State {
     asked: Vec<Asked>,
     answers: Vec<Answer>,
     ran: Vec<String>,
+    /// Sessions that it was told are over.
+    ended: Vec<EndedSession>,
+    /// It never frees the next of them, and opens this when it is told.
+    never_frees: Option<Gate>,
 }
 
 /// An ask of the agent, with its time on the clock and its place in the [`count`]ed order.
@@ -107,6 +111,8 @@ pub struct Heard {
     pub files: Vec<Attachment>,
     pub origin: TurnOrigin,
     pub resumed: bool,
+    /// Its own report about the session, as it was given back.
+    pub upstream: Option<serde_json::Value>,
     /// The stored bytes: they contain the number of requests made before this one.
     pub request: String,
 }
@@ -131,6 +137,7 @@ enum Does {
     Notes(Option<String>),
     Uses(TokenUsage),
     Records(TranscriptRecord),
+    Reports(serde_json::Value),
     Whole(String),
     Waits(Duration),
     Hangs,
@@ -148,7 +155,7 @@ enum Does {
 
 impl Scripted {
     pub fn new(kind: AgentKind, name: &str, rewind: RewindSupport, resumable: bool) -> Self {
-        let info = AgentInfo { kind, name: name.into(), rewind, resume: resumable, stand_in: None };
+        let info = AgentInfo { kind, name: name.into(), rewind, resume: resumable, fallback: None };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 
@@ -253,6 +260,16 @@ impl Scripted {
         count()
     }
 
+    /// The sessions that it was told are over, in order.
+    pub fn ended(&self) -> Vec<EndedSession> {
+        self.state().ended.clone()
+    }
+
+    /// Makes it hang when it is told that the next session is over. The gate opens then.
+    pub fn never_frees(&self) -> Gate {
+        self.state().never_frees.insert(Gate::default()).clone()
+    }
+
     /// Every turn that it was asked to run.
     pub fn heard(&self) -> Vec<Heard> {
         self.state().heard.clone()
@@ -312,6 +329,11 @@ impl Script {
     /// Reports messages of its transcript.
     pub fn records(self, records: impl IntoIterator<Item = TranscriptRecord>) -> Self {
         records.into_iter().fold(self, |script, record| script.does(Does::Records(record)))
+    }
+
+    /// Reports something about the session.
+    pub fn reports(self, report: serde_json::Value) -> Self {
+        self.does(Does::Reports(report))
     }
 
     pub fn waits(self, pause: Duration) -> Self {
@@ -400,6 +422,7 @@ impl Script {
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
                 Does::Records(record) => out.emit(TurnEvent::Record(record)),
+                Does::Reports(report) => out.emit(TurnEvent::Upstream(report)),
                 Does::Whole(text) => out.replace_text(&text),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -465,7 +488,7 @@ impl Agent for Scripted {
             state.attached.insert(turn.id.0.clone(), (turn.images.clone(), turn.files.clone()));
             let (name, number) = (&self.info.name, state.prepared);
             let request = format!("{name}, request {number}: {}", turn.prompt).into_bytes();
-            Ok(PreparedTurn { request: request.into(), resumable: self.resumable, stand_in: false })
+            Ok(PreparedTurn { resumable: self.resumable, ..PreparedTurn::new(turn, request) })
         })
     }
 
@@ -495,6 +518,7 @@ impl Agent for Scripted {
                 files,
                 origin: turn.origin.clone(),
                 resumed: turn.attempt == AttemptKind::Resume,
+                upstream: turn.upstream.clone(),
                 request: String::from_utf8_lossy(&prepared.request).into_owned(),
             });
             if !self.pause.is_zero() {
@@ -506,6 +530,20 @@ impl Agent for Scripted {
                     out.emit(TurnEvent::Text("ok"));
                     Ok(TurnEnd::Done)
                 }
+            }
+        })
+    }
+
+    fn end(&self, ended: EndedSession) -> BoxFuture<'_, ()> {
+        let gate = {
+            let mut state = self.state();
+            state.ended.push(ended);
+            state.never_frees.take()
+        };
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                gate.open();
+                std::future::pending::<()>().await;
             }
         })
     }

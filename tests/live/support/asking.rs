@@ -95,12 +95,12 @@ impl Agent for Asker {
             name: TextKey::AgentRemote.into(),
             rewind: RewindSupport::Possible,
             resume: false,
-            stand_in: None,
+            fallback: None,
         }
     }
 
-    fn prepare<'a>(&'a self, _: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
-        Box::pin(async { Ok(PreparedTurn::default()) })
+    fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
+        Box::pin(async { Ok(PreparedTurn::new(turn, "")) })
     }
 
     fn run_turn<'a>(

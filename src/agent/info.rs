@@ -1,0 +1,83 @@
+//! An agent's description of itself.
+
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::AgentName;
+
+/// An agent's description of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// Decides what requests may contain and how an empty answer is called.
+    pub kind: AgentKind,
+    /// Name for people: "remote agent server", "model llama3".
+    pub name: LocalizedText,
+    /// Whether history can be changed after the fact.
+    pub rewind: RewindSupport,
+    /// Whether the agent may be given a request again that an earlier process made for it and that may have run.
+    /// `false` for an agent that never makes such requests: a request made for the agent that was configured before it
+    /// must not run here.
+    pub resume: bool,
+    /// The agent that answers while this one is away, if there is one.
+    pub fallback: Option<Box<FallbackInfo>>,
+}
+
+impl AgentInfo {
+    /// Whether a model is talked to directly, without an agent server in between.
+    pub fn is_model(&self) -> bool {
+        self.kind == AgentKind::Model
+    }
+
+    /// Name of the agent that answers as things stand, for people.
+    pub fn answering(&self) -> LocalizedText {
+        match &self.fallback {
+            Some(other) if other.answers => {
+                TextKey::StatusStandIn.with("agent", other.about.name.clone()).with("away", self.name.clone())
+            }
+            Some(_) | None => self.name.clone(),
+        }
+    }
+
+    /// Description of the agent that takes requests made for `wanted`, where this one is registered as `own`: this one
+    /// itself or its fallback. `None`: neither of them may be given such a request.
+    pub fn taking(&self, own: &AgentName, wanted: &AgentName) -> Option<&Self> {
+        if own == wanted {
+            return Some(self);
+        }
+        self.fallback.as_deref().filter(|other| other.agent == *wanted).map(|other| &other.about)
+    }
+}
+
+/// The kind of an agent, as the configuration calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentKind {
+    /// A remote agent server.
+    Proxy,
+    /// A model server, talked to directly.
+    Model,
+    /// The built-in guide, while nothing is configured.
+    Guide,
+}
+
+/// Whether an agent's history can be changed after the fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RewindSupport {
+    /// The agent forgets messages that are taken back.
+    Possible,
+    /// The agent keeps every message: `/undo` is refused, and `/retry` asks the question again as a new turn.
+    Impossible,
+    /// The agent has not reported it since the gateway started. `/undo` and edits are refused for now, `/retry` asks
+    /// once more behind the earlier messages, and the agent is not told what another agent answered in its place. Only
+    /// messages that people delete are taken back all the same: an agent that cannot rewind then forgets the rest of
+    /// the conversation too.
+    Unknown,
+}
+
+/// The agent that answers while another one is away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FallbackInfo {
+    /// Its name in the configuration; the requests that are made for it carry this name.
+    pub agent: AgentName,
+    /// Its description.
+    pub about: AgentInfo,
+    /// Whether the other agent is away now, so that this one answers.
+    pub answers: bool,
+}

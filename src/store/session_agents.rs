@@ -1,0 +1,200 @@
+//! Agents that were asked in a session: under which id, whether they know all of it, and their reports about it.
+//!
+//! An agent is always asked under the newest id of the session (`<id>.<n>`). If another agent answered since, the history
+//! is another one to it, so the session gets a new id first; an agent that cannot change its history keeps the old id and
+//! does not know what was said meanwhile.
+
+use rusqlite::{OptionalExtension as _, params};
+use serde_json::Value;
+
+use super::{Result, SessionRow, Tx};
+use crate::agent::{EndedSession, RewindSupport};
+use crate::ids::{AgentName, SessionId};
+
+/// A session as one agent knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentSession {
+    /// The session's id for the agent.
+    pub id: SessionId,
+    /// The agent's last report about it.
+    pub upstream: Option<Value>,
+    /// The agent knew the session under another id before, and is to be told that that one is over.
+    pub replaced: bool,
+}
+
+/// The stored row of an agent in a session.
+struct AskedAgent {
+    /// Under which id it was asked last.
+    forks: u32,
+    /// Another agent answered since, and this one was not told.
+    missed: bool,
+    upstream: Option<Value>,
+}
+
+/// An agent that must be told that a session is over; see [`Agent::end`](crate::agent::Agent::end).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueEnd {
+    /// Our id of the session. It may be in use again, or deleted.
+    pub session: SessionId,
+    /// The content of the call.
+    pub ended: EndedSession,
+}
+
+impl Tx<'_> {
+    /// Settles under which id an agent is asked next in a session. Called in the transaction that stores the request.
+    pub fn ask_agent(
+        &self,
+        session: &SessionId,
+        agent: &AgentName,
+        rewind: RewindSupport,
+    ) -> Result<AgentSession> {
+        let (mut row, asked) = (self.session(session)?, self.asked_agent(session, agent)?);
+        let missed = asked.as_ref().is_some_and(|asked| asked.forks == row.forks && asked.missed);
+        if missed && rewind == RewindSupport::Possible {
+            self.fork_session(session)?;
+            row.forks += 1;
+        }
+        if let Some(asked) = asked.filter(|asked| asked.forks == row.forks) {
+            // It may have been over, and is not any more.
+            self.conn
+                .prepare_cached("DELETE FROM agent_ends WHERE session = ?1 AND agent = ?2")?
+                .execute([&session.0, agent.as_str()])?;
+            return Ok(AgentSession { id: row.upstream_id(), upstream: asked.upstream, replaced: false });
+        }
+        let replaced = self.end_agents(session, Some(agent))?;
+        self.conn
+            .prepare_cached(
+                "INSERT OR REPLACE INTO session_agents (session, agent, forks, missed, upstream)
+                 VALUES (?1, ?2, ?3, 0, NULL)",
+            )?
+            .execute(params![session.0, agent.as_str(), row.forks])?;
+        Ok(AgentSession { id: row.upstream_id(), upstream: None, replaced })
+    }
+
+    /// A session as an agent was asked in it last. Changes nothing.
+    pub fn agent_session(&self, session: &SessionId, agent: &AgentName) -> Result<AgentSession> {
+        let row = self.session(session)?;
+        let asked = self.asked_agent(session, agent)?.filter(|asked| asked.forks == row.forks);
+        let upstream = asked.and_then(|asked| asked.upstream);
+        Ok(AgentSession { id: row.upstream_id(), upstream, replaced: false })
+    }
+
+    /// Whether an agent that is being asked in a session knows everything that was said in it.
+    pub fn knows_all(&self, session: &SessionId, agent: &AgentName) -> Result<bool> {
+        Ok(!self.asked_agent(session, agent)?.is_some_and(|asked| asked.missed))
+    }
+
+    /// An answer of this agent stays in the session, so every other agent has missed something.
+    pub fn agent_answered(&self, session: &SessionId, agent: &AgentName) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE session_agents SET missed = 1 WHERE session = ?1 AND agent <> ?2")?
+            .execute([&session.0, agent.as_str()])?;
+        Ok(())
+    }
+
+    /// Stores the latest report of an agent about a session. `None` deletes it.
+    pub fn set_upstream(
+        &self,
+        session: &SessionId,
+        agent: &AgentName,
+        upstream: Option<&Value>,
+    ) -> Result<()> {
+        let upstream = upstream.map(serde_json::to_string).transpose()?;
+        self.conn
+            .prepare_cached("UPDATE session_agents SET upstream = ?3 WHERE session = ?1 AND agent = ?2")?
+            .execute(params![session.0, agent.as_str(), upstream])?;
+        Ok(())
+    }
+
+    /// The session is answered by the fallback from now on, and its room is told so in this transaction. `false`: it was
+    /// told before.
+    pub fn fallback_begins(&self, id: &SessionId) -> Result<bool> {
+        let mut change =
+            self.conn.prepare_cached("UPDATE sessions SET away = 1 WHERE id = ?1 AND away = 0")?;
+        Ok(change.execute([&id.0])? > 0)
+    }
+
+    /// The session is answered by the agent itself from now on, and its room is told so in this transaction. `false`: it
+    /// was so before.
+    pub fn fallback_ends(&self, id: &SessionId) -> Result<bool> {
+        let mut change =
+            self.conn.prepare_cached("UPDATE sessions SET away = 0 WHERE id = ?1 AND away <> 0")?;
+        Ok(change.execute([&id.0])? > 0)
+    }
+
+    /// The session is over: every agent that reported something of it is to be told, or only one of them. Returns whether
+    /// there is any.
+    pub fn end_agents(&self, session: &SessionId, only: Option<&AgentName>) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT agent, forks, upstream FROM session_agents
+             WHERE session = ?1 AND upstream IS NOT NULL AND (?2 IS NULL OR agent = ?2)",
+        )?;
+        let rows = query.query_map(params![session.0, only.map(AgentName::as_str)], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, u32>(1)?, row.get::<_, String>(2)?))
+        })?;
+        let reported = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        if reported.is_empty() {
+            return Ok(false);
+        }
+        let row = self.session(session)?;
+        for (agent, forks, upstream) in reported {
+            let name = SessionRow { forks, ..row.clone() }.upstream_id();
+            self.conn
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO agent_ends (agent, name, session, upstream)
+                     VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute([&agent, &name.0, &session.0, &upstream])?;
+        }
+        Ok(true)
+    }
+
+    /// Agents that are still to be told that a session is over.
+    pub fn due_ends(&self) -> Result<Vec<DueEnd>> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT session, agent, name, upstream FROM agent_ends ORDER BY rowid")?;
+        let mut rows = query.query([])?;
+        let mut due = Vec::new();
+        while let Some(row) = rows.next()? {
+            let agent: String = row.get(1)?;
+            let Some(agent) = AgentName::new(&agent) else { continue };
+            let upstream = serde_json::from_str(row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?)?;
+            let ended = EndedSession { agent, session: SessionId(row.get(2)?), upstream };
+            due.push(DueEnd { session: SessionId(row.get(0)?), ended });
+        }
+        Ok(due)
+    }
+
+    /// An agent was told that a session is over. Its report is of no use any more.
+    pub fn end_was_told(&self, due: &DueEnd) -> Result<()> {
+        let DueEnd { session, ended } = due;
+        let was_due = self
+            .conn
+            .prepare_cached("DELETE FROM agent_ends WHERE agent = ?1 AND name = ?2")?
+            .execute([ended.agent.as_str(), &ended.session.0])?;
+        if was_due > 0 {
+            self.conn
+                .prepare_cached(
+                    "UPDATE session_agents SET upstream = NULL
+                     WHERE session = ?1 AND agent = ?2 AND upstream = ?3",
+                )?
+                .execute(params![session.0, ended.agent.as_str(), serde_json::to_string(&ended.upstream)?])?;
+        }
+        Ok(())
+    }
+
+    fn asked_agent(&self, session: &SessionId, agent: &AgentName) -> Result<Option<AskedAgent>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT forks, missed, upstream FROM session_agents WHERE session = ?1 AND agent = ?2",
+        )?;
+        let found = query
+            .query_row([&session.0, agent.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+            })
+            .optional()?;
+        let Some((forks, missed, upstream)) = found else { return Ok(None) };
+        let upstream = upstream.as_deref().map(serde_json::from_str).transpose()?;
+        Ok(Some(AskedAgent { forks, missed, upstream }))
+    }
+}

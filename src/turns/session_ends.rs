@@ -1,0 +1,76 @@
+//! Tells agents that a session is over, after the transaction that ended it.
+//!
+//! The transaction stores whom to tell. A call that a process did not come to is made by the next one, and a call that
+//! was interrupted is made again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Turns;
+use crate::ids::SessionId;
+use crate::store;
+
+/// How long an agent may take to free a session. Others wait for their call meanwhile.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+impl Turns {
+    /// Tells agents of every session that is over. Called after a commit that ended one, and at the start for those that
+    /// an earlier process left. Does not wait.
+    pub fn end_sessions(self: &Arc<Self>) {
+        let turns = self.clone();
+        self.tasks.spawn(async move {
+            if let Err(error) = turns.tell_ends().await {
+                tracing::warn!(%error, "agents are told later that a session is over");
+            }
+        });
+    }
+
+    /// Tells agents of sessions that ended while a turn of them ran. Called when a session has nothing to do.
+    pub(super) fn end_waiting_sessions(self: &Arc<Self>) {
+        if self.ends_wait.swap(false, Ordering::AcqRel) {
+            self.end_sessions();
+        }
+    }
+
+    async fn tell_ends(&self) -> store::Result<()> {
+        // One after the other, so that no agent is told twice.
+        let _turn = self.telling_ends.lock().await;
+        for due in self.store.read(|tx| tx.due_ends()).await? {
+            if self.draining.is_cancelled() {
+                break;
+            }
+            if self.is_busy(&due.session) {
+                continue;
+            }
+            let ended = due.ended.clone();
+            let name = ended.agent.clone();
+            let Some(agent) = self.agents().taking(&name).cloned() else {
+                tracing::info!(agent = %name, "a session is over, and its agent is no longer configured");
+                self.store.write(move |tx| tx.end_was_told(&due)).await?;
+                continue;
+            };
+            tokio::select! {
+                told = tokio::time::timeout(DEADLINE, agent.end(ended)) => {
+                    if told.is_err() {
+                        tracing::warn!(agent = %name, "the agent did not free a session in time");
+                    }
+                }
+                // The next process tells it again.
+                () = self.draining.cancelled() => break,
+            }
+            self.store.write(move |tx| tx.end_was_told(&due)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a session has turns to run. Its agents are told later then, when it has none.
+    fn is_busy(&self, session: &SessionId) -> bool {
+        if !self.lines().contains_key(session) {
+            return false;
+        }
+        self.ends_wait.store(true, Ordering::Release);
+        // It may have come to its end before the flag was set.
+        self.lines().contains_key(session)
+    }
+}
