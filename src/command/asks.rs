@@ -63,16 +63,6 @@ fn give(
         Ok(choice) => choice,
         Err(error) => return say(misfit(context, ask, error)),
     };
-    let acts = match &choice {
-        AskChoice::Deny(_) => None,
-        AskChoice::Allow(scope) => Some(AccessAction::Approve(*scope)),
-        AskChoice::Option(_) | AskChoice::Text(_) => Some(AccessAction::Command(ChatCommand::Answer)),
-    };
-    if let Some(action) = acts
-        && let Some(refusal) = agents::refusal_to_allow(context, &ask.turn, action)?
-    {
-        return say(refusal);
-    }
     let chosen = match &choice {
         AskChoice::Option(id) => ask.form.option(id),
         AskChoice::Deny(_) | AskChoice::Allow(_) | AskChoice::Text(_) => None,
