@@ -140,7 +140,7 @@ pub trait AgentOutput: Send + Sync {
     /// Returns a future if the agent should wait before it reads more from its upstream: because nobody reads the text
     /// so far, or because all turns together hold too much. If the future returns an error, the agent ends the turn with
     /// it. Called now and then, and never while the agent holds a lock.
-    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+    fn wait_for_capacity(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
         None
     }
 

@@ -30,7 +30,7 @@ const TYPING: Duration = Duration::from_secs(4);
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
 /// Wait before the next look when no edit is possible as things stand.
-const NEVER: Duration = Duration::from_secs(5);
+const RECHECK: Duration = Duration::from_secs(5);
 
 /// Shows a turn until its log ends. `already_shown` is the text that an earlier process checkpointed.
 pub async fn show(
@@ -153,9 +153,9 @@ impl<'a> Conversation<'a> {
                         continue;
                     }
                     NextRequest::At(at) => Some(self.beat(message, Instant::from_std(at))),
-                    NextRequest::Never => Some(Instant::now() + NEVER),
+                    NextRequest::Never => Some(Instant::now() + RECHECK),
                 },
-                (Some(_), None) => Some(Instant::now() + NEVER),
+                (Some(_), None) => Some(Instant::now() + RECHECK),
             };
             // One timer for the earliest deadline: each timer that is set costs wake-ups of its own.
             let due = wait.map_or(checkpoint, |wait| wait.min(checkpoint));

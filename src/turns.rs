@@ -17,6 +17,7 @@ mod fallback_notices;
 mod finish;
 mod input_budget;
 mod input_slot;
+mod output;
 mod prompt_text;
 mod readers;
 mod recover;

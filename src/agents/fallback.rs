@@ -279,8 +279,8 @@ impl AgentOutput for ListeningOutput<'_> {
         self.out.replace_text(text);
     }
 
-    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
-        self.out.wait_for_room()
+    fn wait_for_capacity(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        self.out.wait_for_capacity()
     }
 }
 

@@ -39,7 +39,7 @@ const WHO: TextKey = TextKey::WhoProxy;
 const HOPS: &str = "x-talaria-hops";
 
 /// How long a request for the capabilities may take, and one to stop a run.
-const QUESTION: Duration = Duration::from_secs(10);
+const SMALL_REQUEST: Duration = Duration::from_secs(10);
 
 /// How long the check whether the server is there may take. A turn waits for it, and the fallback stands ready.
 const REACHABLE: Duration = Duration::from_secs(5);

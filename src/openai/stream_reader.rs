@@ -37,8 +37,8 @@ const REST: Duration = Duration::from_secs(1);
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
 
-/// After each of so many bytes the reader asks whether the output has room for more.
-const ROOM: usize = 64 * 1024;
+/// After each of so many bytes the reader asks whether the output has capacity for more.
+const CAPACITY_STEP: usize = 64 * 1024;
 
 /// Longest event that contains a file: the largest accepted file as base64, and the JSON around it. Ten times
 /// the limit of a text event, so only for files.
@@ -189,13 +189,13 @@ impl StreamReader<'_> {
                 timer.change().reset(last + now_silence);
             }
             silence = now_silence;
-            if size / ROOM > (size - chunk.len()) / ROOM
-                && let Some(room) = out.wait_for_room()
+            if size / CAPACITY_STEP > (size - chunk.len()) / CAPACITY_STEP
+                && let Some(capacity) = out.wait_for_capacity()
             {
                 tokio::select! {
                     biased;
                     () = &mut stopped => return Ok(TurnEnd::Stopped),
-                    room = room => room?,
+                    waited = capacity => waited?,
                 }
                 // The wait was ours, not the upstream's silence.
                 last = Instant::now();

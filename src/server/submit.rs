@@ -176,9 +176,9 @@ async fn submit_here(
     let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away };
     let row = turn_row(caller.session(&name), agent, text, request);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
-    let room = server.limits.take(caller);
-    let has_room = room.is_ok();
-    server.turns.announce(&row, room);
+    let permit_to_run = server.limits.take(caller);
+    let has_capacity = permit_to_run.is_ok();
+    server.turns.announce(&row, permit_to_run);
     let id = row.id.clone();
     let taking = SubmitTransaction {
         turn: row,
@@ -186,7 +186,7 @@ async fn submit_here(
         key: turn_headers.key,
         digest,
         relayed: turn_headers.hops > 0,
-        has_room,
+        has_capacity,
         after,
         must_exist,
         ephemeral,

@@ -172,7 +172,7 @@ impl Turns {
         sink: &TurnSink<'_>,
         running: &RunningTurn,
     ) -> store::Result<bool> {
-        if !source::may_be_edited(&row.source) {
+        if !source::prompt_may_be_edited(&row.source) {
             return Ok(false);
         }
         let id = row.id.clone();

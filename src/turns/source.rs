@@ -133,7 +133,7 @@ pub(super) fn when_away(source: &TurnSource) -> WhenAway {
 }
 
 /// Whether the prompt may be edited while the turn waits. Comparing prompts costs little, because people's are short.
-pub(super) fn may_be_edited(source: &TurnSource) -> bool {
+pub(super) fn prompt_may_be_edited(source: &TurnSource) -> bool {
     match source {
         TurnSource::Room(_) => true,
         TurnSource::App(_) => false,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{ProxyAgent, QUESTION, WHO};
+use super::{ProxyAgent, SMALL_REQUEST, WHO};
 use crate::agent::{AgentError, AgentErrorKind};
 use crate::config::UpstreamSetting;
 use crate::openai::error;
@@ -110,7 +110,7 @@ impl ProxyAgent {
     /// `None`: it does not let us in, and so has not said what it can do.
     async fn ask(&self) -> Result<Option<UpstreamCapabilities>, AgentError> {
         // Never longer than an answer itself may take to begin.
-        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let patience = SMALL_REQUEST.min(self.config.timeouts.first_byte);
         let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
         let response = request.send().await.map_err(|error| {
             if error::is_refused(&error) {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::capabilities::body;
 use super::process_start::UtcMoment;
-use super::{ProxyAgent, QUESTION};
+use super::{ProxyAgent, SMALL_REQUEST};
 use crate::agent::{AgentErrorKind, AgentOutput, LostTurn, RecoveredAnswer, TurnEvent};
 use crate::i18n::TextKey;
 use crate::ids::SessionId;
@@ -128,7 +128,7 @@ impl ProxyAgent {
         // The start time is read before the messages, so that they include every answer of the process before.
         let listening_since = self.listening_since().await;
         // The time is for the whole answer, however slowly it comes.
-        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let patience = SMALL_REQUEST.min(self.config.timeouts.first_byte);
         let response = match self.client.get(url).headers(self.key()).timeout(patience).send().await {
             Ok(response) => response,
             Err(error) => {

@@ -8,7 +8,7 @@ use serde_json::json;
 use talaria_platform::{Backoff, spawn_task};
 use tokio::time::Instant;
 
-use super::QUESTION;
+use super::SMALL_REQUEST;
 use crate::agent::AskChoice;
 
 /// How long an answer is tried to be brought to the upstream. It asks for minutes, not hours, and the person who
@@ -69,7 +69,7 @@ impl UpstreamRuns {
     pub fn stop_when_begun(&self, sending: impl Future<Output = Option<Response>> + Send + 'static) {
         let runs = self.clone();
         spawn_task("stop-a-run-that-begins", async move {
-            let begun = tokio::time::timeout(QUESTION, sending).await.ok().flatten();
+            let begun = tokio::time::timeout(SMALL_REQUEST, sending).await.ok().flatten();
             if let Some(run) = begun.as_ref().and_then(UpstreamRunId::of) {
                 tell_to_stop(runs.to(&run, "stop")).await;
             }
@@ -110,7 +110,7 @@ impl UpstreamRuns {
 
     fn to(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> RequestBuilder {
         let url = format!("{}/v1/runs/{run}/{what}", self.url);
-        self.client.post(url).headers(self.key.clone()).timeout(QUESTION)
+        self.client.post(url).headers(self.key.clone()).timeout(SMALL_REQUEST)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::turns::STORE_PAUSE;
 use crate::turns::source::max_text;
 
 /// The task of one ask.
-pub(super) struct AskContext {
+pub(super) struct AskTask {
     pub asks: Arc<Asks>,
     pub turn: TurnRow,
     /// Fired when a person stops the turn.
@@ -71,7 +71,7 @@ impl WakeReason {
     }
 }
 
-impl AskContext {
+impl AskTask {
     /// Opens the ask, waits for its end and passes the answer to the agent.
     pub async fn run(self, ask: Ask, mut reply: oneshot::Sender<AskChoice>) {
         let id = AskId::random();
