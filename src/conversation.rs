@@ -29,7 +29,7 @@ const TYPING: Duration = Duration::from_secs(4);
 /// Longest time that unshown text stays without a checkpoint.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
-/// Wait before the next look when no edit is possible as things stand.
+/// Pause before the state is checked again while no edit is possible.
 const RECHECK: Duration = Duration::from_secs(5);
 
 /// Shows a turn until its log ends. `already_shown` is the text that an earlier process checkpointed.
@@ -185,7 +185,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// How long to sleep although the room shows everything that was read: no edit is possible earlier. So a delta
+    /// End of the sleep while the room shows everything that was read: no edit is possible earlier. So a delta
     /// right after an edit causes no wake-up.
     fn rest(&self, live_message: Option<&LiveMessage>, checkpoint: Instant) -> Option<Instant> {
         // Text that is not read is not stored either, so the sleep ends at the next checkpoint.

@@ -31,7 +31,7 @@ pub struct FallbackAgent {
     breaker: Mutex<CircuitBreaker>,
 }
 
-/// What the fallback remembers of a turn between its tries.
+/// State that the fallback keeps of a turn between its tries.
 #[derive(Default)]
 struct TurnRoute {
     /// The first agent was away in the try before, so the next request is made for the second.

@@ -25,7 +25,7 @@ const WHOLE: Duration = Duration::from_secs(120);
 /// Longest time without a new piece of the body.
 const PIECE: Duration = Duration::from_secs(30);
 
-/// How long a request waits for a share of the input budget.
+/// Longest wait of a request for a share of the input budget.
 const BUDGET_WAIT: Duration = Duration::from_secs(10);
 
 /// `Retry-After` if the input budget is used up.

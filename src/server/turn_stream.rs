@@ -31,7 +31,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// panicked, or the room has not reached it in its queue.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How long a finished answer waits for memory in the text budget, until others have been sent.
+/// Longest wait of a finished answer for the text budget, until other answers have been sent.
 const BUDGET_WAIT: Duration = Duration::from_secs(60);
 
 /// Event id of the beginning: carried by the last of the events that [`StreamFormat::begin`] writes.
@@ -320,7 +320,7 @@ struct EventStream<S> {
     said: Instant,
 }
 
-/// How a stream ends.
+/// End of a stream.
 #[derive(Clone, Copy)]
 enum StreamEnd {
     /// Everything was written.

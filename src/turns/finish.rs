@@ -90,7 +90,7 @@ impl Turns {
                     MessageBody { failed: blank || !whole, ..MessageBody::new(kind, "") },
                 )
             }
-            // Its readers render the text themselves.
+            // Readers of an app's turn render the text themselves.
             TurnSource::App(_) => Vec::new(),
         };
         let attached = source::attached(&turn.source, attached);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_told_and_a_small_one_does_not_wait_behind_a_large_one() {
+    async fn a_waiting_payer_is_told_and_a_small_one_does_not_wait_behind_a_large_one() {
         let (budget, one) = (budget(), BudgetPayer::app("one"));
         let held = budget.try_take(&one, 20).unwrap();
         let (waiting, payer) = (budget.clone(), one.clone());

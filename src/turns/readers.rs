@@ -20,7 +20,7 @@ use crate::store::{self, TurnRow};
 use crate::turn_log::{LogBudget, LogReader, TurnLog};
 use crate::turn_source::WhenUnread;
 
-/// How long the log of an app's turn stays after its end. Later readers get the stored text.
+/// Time that the log of an app's turn stays after its end. Later readers get the stored text.
 const KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// Most bytes of all logs that stay after their end; the oldest go first. A small part of the budget of all logs, so
@@ -297,7 +297,7 @@ impl Turns {
         &self.draining
     }
 
-    /// Asks one turn to end. A waiting turn ends at once, whatever it waits for.
+    /// Asks one turn to end. A waiting turn ends at once.
     pub async fn stop(self: &Arc<Self>, session: &SessionId, id: &TurnId) -> store::Result<()> {
         let turn = id.clone();
         self.store.write(move |tx| tx.ask_to_stop(&turn)).await?;

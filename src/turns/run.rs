@@ -22,7 +22,7 @@ use crate::turn_log::TurnLog;
 /// Mark on a question whose turn begins.
 const TAKEN_UP: &str = "👀";
 
-/// Progress of a turn before this process loaded it.
+/// State of a turn in the store when it is loaded.
 pub(super) struct PriorProgress {
     /// Text that people could already read.
     pub already_shown: String,
@@ -285,7 +285,8 @@ impl Turns {
         if matches!(drive, RunResult::Suspended | RunResult::Over(TurnOutcome::Interrupted))
             && self.lasts(&row.source) == PlaceLifetime::Process
         {
-            // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
+            // The place ends with this process, so no later process resumes the turn. The upstream is told to stop, and
+            // the turn counts as stopped.
             self.agent_of(row).agent.abandon(&turn);
             drive = RunResult::Over(TurnOutcome::Stopped);
         }

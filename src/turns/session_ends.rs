@@ -11,7 +11,7 @@ use super::Turns;
 use crate::ids::SessionId;
 use crate::store;
 
-/// How long an agent may take to free a session. Others wait for their call meanwhile.
+/// Timeout of an agent that frees a session. Other sessions wait for their call meanwhile.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 impl Turns {

@@ -23,7 +23,7 @@ use crate::i18n::TextKey;
 use crate::ids::SessionId;
 use crate::openai::error;
 
-/// How long the upstream may still work on it, or be away. Others wait in the same session.
+/// Longest search for an answer: the upstream may still work on it, or be away. Other turns of the session wait.
 const WAIT: Duration = Duration::from_secs(120);
 
 /// The pause after the first look; each further one is twice as long, up to the second: once a new process answers
@@ -33,7 +33,7 @@ const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_
 /// The largest session that is looked at.
 const TRANSCRIPT: usize = 8 * 1024 * 1024;
 
-/// What a look found.
+/// Result of one look into the upstream's session.
 #[derive(Debug, PartialEq, Eq)]
 enum SearchResult {
     /// The answer, or a part of it.
@@ -56,7 +56,7 @@ struct UpstreamTranscript {
     data: Vec<UpstreamMessage>,
 }
 
-/// One message of it. Whatever is of another kind than we expect is no message that we know.
+/// One message of an upstream's session. A field of another type than expected counts as absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct UpstreamMessage {
@@ -169,8 +169,8 @@ impl ProxyAgent {
     }
 }
 
-/// What was asked, if it was nothing but text and the upstream had said what it can do: then the request asks what it
-/// costs. Any other has nowhere to look.
+/// The prompt of a request. `None` unless it is only text and the request has `stream_options`, which are sent only to
+/// an upstream that reported its capabilities: any other has no transcript to look into.
 fn prompt(request: &[u8]) -> Option<String> {
     let mut request: Value = serde_json::from_slice(request).ok()?;
     request.get("stream_options")?;

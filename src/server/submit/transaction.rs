@@ -52,7 +52,7 @@ pub struct SubmitTransaction {
 pub enum SubmitResult {
     /// The turn waits in this session.
     Anew(SessionId),
-    /// The same request was accepted before, as this turn.
+    /// An equal request was accepted before, as this turn.
     Before(TurnId),
     Refused(ApiError),
 }
