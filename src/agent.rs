@@ -175,9 +175,9 @@ pub enum RecoveredAnswer {
 pub enum TurnEnd {
     /// The agent said all it wanted.
     Done,
-    /// It was asked to stop and did.
+    /// The agent was asked to stop and did.
     Stopped,
-    /// A length limit cut it short.
+    /// A length limit cut the answer short.
     Limit,
 }
 

@@ -164,12 +164,12 @@ impl AppRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnread {
-    /// It is stopped: nobody could find it again.
+    /// The turn is stopped: nobody could find it again.
     #[default]
     None,
-    /// It goes on for a while: a client that has its key may come back.
+    /// The turn goes on for a while: a client that has its key may come back.
     AWhile,
-    /// It goes on to its end: it was started in the background.
+    /// The turn goes on to its end: it was started in the background.
     Endless,
 }
 
@@ -188,9 +188,9 @@ impl WhenUnread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenAway {
-    /// It waits and tries again within `gateway.retry_for`.
+    /// The turn waits and tries again within `gateway.retry_for`.
     #[default]
     Wait,
-    /// It fails at once, so that the client can decide when to ask again.
+    /// The turn fails at once, so that the client can decide when to ask again.
     Fail,
 }

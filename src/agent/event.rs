@@ -118,11 +118,11 @@ pub struct Step {
 /// Progress of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepState {
-    /// It runs.
+    /// The tool runs.
     Running,
-    /// It ended well.
+    /// The tool ended well.
     Done,
-    /// It ended badly.
+    /// The tool failed.
     Failed,
 }
 

@@ -38,11 +38,11 @@ enum BreakerState {
 /// Route of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerRoute {
-    /// To the agent.
+    /// The turn goes to the agent.
     Agent,
-    /// To the agent, if it answers a cheap question first.
+    /// The turn goes to the agent, if it answers a cheap question first.
     Probe,
-    /// Not to the agent.
+    /// The turn goes around the agent.
     Around,
 }
 

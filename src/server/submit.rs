@@ -22,13 +22,13 @@ use crate::turn_source::{AppRequest, TurnSource, WhenAway, WhenUnread};
 use crate::turns::InputPermit;
 use crate::util::{hash, hex, random_hex};
 
-/// The session that is meant.
+/// The session that a request names.
 pub enum SessionSelector {
-    /// One of its own.
+    /// A new session.
     Fresh,
-    /// The one of this name; begun now, with what was said before, if there is none.
+    /// The session of this name. If there is none, it begins now, with the messages of the request as its history.
     Named(String),
-    /// The one of this name, which must be there.
+    /// The session of this name, which must exist.
     Existing(String),
     /// The session of this response of the caller; a copy of the session as it was then, if it has gone on since.
     After(String),
@@ -71,11 +71,11 @@ pub struct RequestFingerprint {
 /// The way in which the client of a request reads its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// In one piece: until it is there the client sees nothing, not even that the agent is away.
+    /// The client gets the answer in one piece. Until then it sees nothing, not even that the agent is away.
     Whole,
-    /// As a stream, which also says that the agent is away.
+    /// The client reads a stream, which also says that the agent is away.
     Streamed,
-    /// Later, under its id: the turn runs to its end with or without readers.
+    /// The client asks for the answer later, by its id: the turn runs to its end with or without readers.
     Background,
 }
 

@@ -11,8 +11,8 @@ use crate::turn_source::TurnAsker;
 /// Failures in a row that prove the agent broken. Fewer may be about one prompt.
 const FAILURES: usize = 3;
 
-/// Time for which a failure says something about the present. Longer than a turn is retried by default; if nobody has asked
-/// for this long, the state is unknown.
+/// Time for which a failure says something about the present. Longer than a turn is retried by default. If nobody has
+/// asked for this long, the state is unknown.
 const KNOWN: Duration = Duration::from_secs(15 * 60);
 
 /// Tries that failed since the last success.

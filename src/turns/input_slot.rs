@@ -22,7 +22,8 @@ use crate::turn_source::TurnSource;
 /// Input with more bytes is not held while the agent runs.
 const LARGE: usize = 16 * 1024;
 
-/// Longest wait of a finished answer for the memory of its prompt, before both are stored. Others may hold the whole budget.
+/// Longest wait of a finished answer for the memory of its prompt, before both are stored. Other turns may hold the
+/// whole budget.
 const AT_END: Duration = Duration::from_secs(5);
 
 /// Charge of a running turn to the [`InputBudget`](super::InputBudget).

@@ -158,8 +158,8 @@ impl TurnLogs {
     }
 
     /// Ends the log: the turn is over, or goes on in another process. Drops the permit first, so that a caller who sees
-    /// the end on its stream and asks at once finds capacity. A caller who sees the end in the store, a moment earlier, may
-    /// not.
+    /// the end on its stream and asks at once is not refused. A caller who sees the end in the store, a moment earlier,
+    /// may be.
     pub fn end(&self, id: &TurnId, log: &TurnLog) {
         let permit = self.lock().open.get_mut(id).and_then(|watched| watched.permit.take());
         drop(permit);

@@ -277,7 +277,7 @@ impl Turns {
                 Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
             };
         }
-        // Also if there is a request: it may have to be prepared again.
+        // Attachments are fetched even if there is a request: it may have to be prepared again.
         if !resumed {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }

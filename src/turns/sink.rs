@@ -47,9 +47,9 @@ struct SinkState {
 /// Progress of one kind of event.
 #[derive(Default)]
 struct ReplayProgress {
-    /// In the attempt that got furthest.
+    /// Amount in the attempt that got furthest.
     furthest: usize,
-    /// In the current attempt.
+    /// Amount in the current attempt.
     now: usize,
 }
 

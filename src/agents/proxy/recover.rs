@@ -108,7 +108,7 @@ impl ProxyAgent {
     /// Looks once.
     async fn look(&self, session: &SessionId, prompt: &str, before: usize) -> SearchResult {
         match self.abilities().await {
-            // It is asked the same again instead.
+            // The engine sends the request to such an upstream again instead.
             Ok(able) if able.idempotent => return SearchResult::Never,
             Ok(able) if able.transcripts || able.sessions => {}
             Ok(_) => return SearchResult::Never,
@@ -195,12 +195,12 @@ fn find(said: &[UpstreamMessage], prompt: &str, before: usize) -> SearchResult {
         return SearchResult::Unfinished { asked_at };
     };
     match (end.text(), end.finish_reason.as_str()) {
-        // It works with its tools.
+        // The agent works with its tools.
         _ if end.role != "assistant" || end.calls_tools() => SearchResult::Unfinished { asked_at },
         (Some(text), Some("stop")) => SearchResult::Answer(RecoveredAnswer::Complete(text.to_owned())),
         (Some(text), None | Some(_)) => SearchResult::Answer(RecoveredAnswer::Partial(text.to_owned())),
         (None, None) => SearchResult::Unfinished { asked_at },
-        // It came to an end that is none.
+        // The agent ended without a text.
         (None, Some(_)) => SearchResult::Never,
     }
 }

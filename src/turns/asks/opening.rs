@@ -76,7 +76,7 @@ impl OpenAskTx<'_> {
         }
         let (asked, open) = tx.asked_by(&turn.id)?;
         if asked >= PER_TURN || open >= OPEN {
-            // One key for all of them, so that the room is told once.
+            // All refusals of a turn have one key, so that the room is told once.
             self.tell(turn.id.send_key("asks"), &TextKey::AskTooMany.into())?;
             return self.deny(DenyReason::TooMany);
         }
