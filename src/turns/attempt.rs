@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use talaria_platform::{BoxFuture, PlaceLifetime};
 use tokio_util::sync::CancellationToken;
 
-use super::asks::TurnOutput;
+use super::output::TurnOutput;
 use super::sink::TurnSink;
 use super::{RunningTurn, Turns, fallback_notices, input_slot, source};
 use crate::agent::{
@@ -18,6 +18,14 @@ use crate::metrics::GaugeGuard;
 use crate::poll_when_woken::poll_when_woken;
 use crate::store::{self, TurnRow};
 use crate::testing::failpoint;
+
+/// Whether the agent may be run with the request of a try.
+enum RequestReadiness {
+    /// The request is stored.
+    Stored,
+    /// The try ended before that, and the agent is not run.
+    Ended(Result<TurnEnd, AgentError>),
+}
 
 impl Turns {
     /// Prepares and stores the request if there is none, and runs the agent once. After that a large prompt is only in
@@ -43,8 +51,9 @@ impl Turns {
                 }
             }
         }
-        if let Err(end) = Box::pin(self.make_ready(&own.agent, row, turn, prepared, sink, running)).await? {
-            return Ok(end);
+        match Box::pin(self.make_ready(&own.agent, row, turn, prepared, sink, running)).await? {
+            RequestReadiness::Stored => {}
+            RequestReadiness::Ended(end) => return Ok(end),
         }
         let Some(prepared) = prepared.as_mut() else { return Ok(Ok(TurnEnd::Stopped)) };
         failpoint("turn.dispatched");
@@ -113,7 +122,7 @@ impl Turns {
         tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped))
     }
 
-    /// Makes the request if there is none, and stores it. `Err`: the try ended before that.
+    /// Makes the request if there is none, and stores it.
     async fn make_ready(
         &self,
         agent: &SharedAgent,
@@ -122,32 +131,32 @@ impl Turns {
         prepared: &mut Option<PreparedTurn>,
         sink: &TurnSink<'_>,
         running: &RunningTurn,
-    ) -> store::Result<Result<(), Result<TurnEnd, AgentError>>> {
+    ) -> store::Result<RequestReadiness> {
         loop {
             if prepared.is_none() {
                 let made = tokio::select! {
                     // First, because after an interruption the attachments may be missing, and a request without
                     // them must not be stored.
                     biased;
-                    () = self.interrupted(running, sink) => return Ok(Err(Ok(TurnEnd::Stopped))),
+                    () = self.interrupted(running, sink) => return Ok(RequestReadiness::Ended(Ok(TurnEnd::Stopped))),
                     made = agent.prepare(turn) => made,
                 };
                 match made {
                     Ok(made) => *prepared = Some(made),
-                    Err(error) => return Ok(Err(Err(error))),
+                    Err(error) => return Ok(RequestReadiness::Ended(Err(error))),
                 }
                 failpoint("turn.prepared");
             }
             if let Some(prepared) = prepared.as_ref() {
                 input_slot::set_aside(row, turn, running);
                 if self.dispatch(&agent.about(), row, turn, prepared).await? {
-                    return Ok(Ok(()));
+                    return Ok(RequestReadiness::Stored);
                 }
             }
             // The prompt was edited while the request was made, so the request is not sent.
             *prepared = None;
             if !self.follow_edit(row, turn, sink, running).await? {
-                return Ok(Err(Ok(TurnEnd::Stopped)));
+                return Ok(RequestReadiness::Ended(Ok(TurnEnd::Stopped)));
             }
         }
     }
@@ -163,7 +172,7 @@ impl Turns {
         prepared: &PreparedTurn,
     ) -> store::Result<bool> {
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
-        let prompt = source::may_be_edited(&row.source).then(|| row.prompt.clone());
+        let prompt = source::prompt_may_be_edited(&row.source).then(|| row.prompt.clone());
         let max = source::max_text(&self.delivery, &row.source);
         let asked = about.taking(&turn.agent, &prepared.agent);
         let rewind = asked.map_or(RewindSupport::Unknown, |asked| asked.rewind);
