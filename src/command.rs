@@ -195,10 +195,14 @@ fn stop(call: &CommandCall<'_>) -> Result<CommandOutcome> {
 fn new(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     let CommandCall { context, session, .. } = call;
     let mut after = stop_all(context.tx, &session.id, &call.open)?;
+    // An agent that is no longer configured is not kept: the new session would answer nothing.
+    let agent = session.agent.as_ref().filter(|name| context.agents.has(name));
     // A session in which nothing was said is as good as new.
     if session.title.is_some() || context.tx.is_used(&session.id)? {
-        context.tx.begin_session(&call.key)?;
+        context.tx.begin_session_with(&call.key, agent)?;
         after.push(PostCommit::EndSessions);
+    } else {
+        context.tx.set_agent(&session.id, agent)?;
     }
     // The hub makes a prompt of the words after `/new`; its answer needs no confirmation beside it.
     Ok((after, call.behind.is_empty().then(|| TextKey::NewSession.into())))

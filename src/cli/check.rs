@@ -67,11 +67,13 @@ fn look_around(config: &Config, serve: bool, text: &mut String) -> Vec<(String, 
     runtime.block_on(async {
         for (name, settings) in &config.agents.entries {
             let AgentSettings::Proxy(proxy) = settings else { continue };
-            let who = match *name == AgentName::proxy() {
-                true => "remote agent server".to_owned(),
-                false => format!("agent `{name}`"),
+            let (who, setting) = match *name == AgentName::proxy() {
+                true => {
+                    ("remote agent server".to_owned(), "`GATEWAY_PROXY_URL` (`gateway.proxy_url`)".to_owned())
+                }
+                false => (format!("agent `{name}`"), format!("`agents.{name}.url`")),
             };
-            match upstream::look(proxy).await {
+            match upstream::look(proxy, &setting).await {
                 UpstreamFinding::Well(words) => _ = write!(text, "\n{who}: {words}\n"),
                 UpstreamFinding::Trouble(words) => _ = write!(text, "\nwarning: {who}: {words}\n"),
                 UpstreamFinding::Refused { message, hint } => {

@@ -284,12 +284,12 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// The agent that `gateway.fallback` names. Without a remote agent server it has no effect.
+    /// The agent that `gateway.fallback` names. It answers in place of the agent `proxy` only.
     fn fallback(&mut self, written: &str, agents: &AgentsConfig) -> Option<AgentName> {
         let path = ["gateway", "fallback"];
         if !agents.entries.contains_key(&AgentName::proxy()) {
             self.warnings.push(
-                "`gateway.fallback` has no effect without a remote agent server; set `GATEWAY_PROXY_URL` or \
+                "`gateway.fallback` has no effect without the agent `proxy`; set `GATEWAY_PROXY_URL` or \
                  `gateway.proxy_url`"
                     .to_owned(),
             );

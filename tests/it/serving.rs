@@ -320,7 +320,7 @@ async fn check_of_a_gateway_says_whether_its_agent_server_is_there_and_takes_the
     let mut process = server.starts_with(null());
     let address = process.serves().await;
     let check = async |code: i32, url: &str, key: Option<&str>| {
-        let mut gateway = Talaria::new().var("GATEWAY_PROXY_URL", url);
+        let mut gateway = talaria().var("GATEWAY_PROXY_URL", url);
         gateway.sets("GATEWAY_PROXY_KEY", key);
         let Ended { code: ended, out, err } = gateway.does(["check"]).await;
         assert_eq!((ended, err.is_empty()), (code, code == 0), "{out}{err}");

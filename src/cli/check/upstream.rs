@@ -40,14 +40,14 @@ pub(super) enum UpstreamFinding {
     },
 }
 
-/// Checks that the server is there and accepts our key.
-pub(super) async fn look(proxy: &ProxyConfig) -> UpstreamFinding {
+/// Checks that the server is there and accepts our key. `setting` names the setting with its address, for advice.
+pub(super) async fn look(proxy: &ProxyConfig, setting: &str) -> UpstreamFinding {
     let lookup = async |name: &str, port| Ok(tokio::net::lookup_host((name, port)).await?.collect());
     let in_container = ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists());
     let looked = async {
         match connect(proxy, lookup).await {
-            Ok(()) => ask(proxy).await,
-            Err(missed) => UpstreamFinding::Trouble(missed.words(proxy, in_container)),
+            Ok(()) => ask(proxy, setting).await,
+            Err(missed) => UpstreamFinding::Trouble(missed.words(proxy, setting, in_container)),
         }
     };
     tokio::time::timeout(PATIENCE, looked).await.unwrap_or_else(|_| {
@@ -91,7 +91,7 @@ async fn connect(
 
 impl ConnectFailure {
     /// The problem and the advice, in one or two sentences.
-    fn words(self, proxy: &ProxyConfig, in_container: bool) -> String {
+    fn words(self, proxy: &ProxyConfig, setting: &str, in_container: bool) -> String {
         let (host, port) = (proxy.url.host(), proxy.url.port());
         let around = matches!(host, UrlHost::Name(name) if AROUND.contains(&name.trim_end_matches('.')));
         let (address, kind) = match self {
@@ -103,9 +103,7 @@ impl ConnectFailure {
                 );
             }
             Self::Unknown => {
-                return format!(
-                    "the name {host} is not known here; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)"
-                );
+                return format!("the name {host} is not known here; check {setting}");
             }
             Self::At(address, kind) => (address, kind),
         };
@@ -123,12 +121,11 @@ impl ConnectFailure {
             return match in_container {
                 true => format!(
                     "nothing listens on {named}, which is this container itself; start the agent server in it, or, if it \
-                     is on the machine around it, set `GATEWAY_PROXY_URL` to http://host.docker.internal:{port}"
+                     is on the machine around it, set {setting} to http://host.docker.internal:{port}"
                 ),
-                false => format!(
-                    "nothing listens on {named}; start the agent server, or correct `GATEWAY_PROXY_URL` \
-                     (`gateway.proxy_url`)"
-                ),
+                false => {
+                    format!("nothing listens on {named}; start the agent server, or correct {setting}")
+                }
             };
         }
         if is_desktop(ip) {
@@ -163,11 +160,9 @@ fn is_desktop(ip: IpAddr) -> bool {
 }
 
 /// Sends a request that needs the key and runs nothing.
-async fn ask(proxy: &ProxyConfig) -> UpstreamFinding {
+async fn ask(proxy: &ProxyConfig, setting: &str) -> UpstreamFinding {
     let strange = |what: String| {
-        UpstreamFinding::Trouble(format!(
-            "something listens there, but {what}; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)"
-        ))
+        UpstreamFinding::Trouble(format!("something listens there, but {what}; check {setting}"))
     };
     let client =
         client::build(&proxy.url, proxy.key.as_ref(), proxy.allow_cleartext, &proxy.timeouts).map_err(|_| ());
@@ -239,6 +234,8 @@ mod tests {
     use super::*;
     use crate::config::{AgentSettings, Config, ConfigSources};
 
+    const SETTING: &str = "`agents.helper.url`";
+
     fn proxy(url: &str) -> ProxyConfig {
         let folder = tempfile::tempdir().unwrap();
         let sources = ConfigSources { folder: folder.path().to_owned(), ..ConfigSources::default() };
@@ -257,7 +254,7 @@ mod tests {
     fn said(url: &str, address: Option<&str>, kind: io::ErrorKind, in_container: bool) -> String {
         let missed = address
             .map_or(ConnectFailure::Unknown, |address| ConnectFailure::At(address.parse().unwrap(), kind));
-        missed.words(&proxy(url), in_container)
+        missed.words(&proxy(url), SETTING, in_container)
     }
 
     #[tokio::test]
@@ -276,22 +273,22 @@ mod tests {
         // The bridge is not on this machine, but it would answer like this.
         let bridge = "172.17.0.1:8642".parse().unwrap();
         let ConnectFailure::At(_, kind) = missed else { panic!("{missed:?}") };
-        insta::assert_snapshot!(ConnectFailure::At(bridge, kind).words(&proxy, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), and start it again");
+        insta::assert_snapshot!(ConnectFailure::At(bridge, kind).words(&proxy, SETTING, true), @"nothing listens on 172.17.0.1:8642 (host.docker.internal). An agent server listens on 127.0.0.1 by default, which cannot be reached from a container: over there set API_SERVER_HOST=172.17.0.1, the address of Docker's bridge (or 0.0.0.0, every address), and start it again");
         let unknown = async |_: &str, _: u16| Err(io::ErrorKind::NotFound.into());
-        insta::assert_snapshot!(connect(&proxy, unknown).await.unwrap_err().words(&proxy, true), @r#"the name host.docker.internal is not known here. In a container it has to be given: with compose `extra_hosts: ["host.docker.internal:host-gateway"]`, else `docker run --add-host host.docker.internal:host-gateway`. Outside of one the agent server of this machine is http://127.0.0.1:8642"#);
+        insta::assert_snapshot!(connect(&proxy, unknown).await.unwrap_err().words(&proxy, SETTING, true), @r#"the name host.docker.internal is not known here. In a container it has to be given: with compose `extra_hosts: ["host.docker.internal:host-gateway"]`, else `docker run --add-host host.docker.internal:host-gateway`. Outside of one the agent server of this machine is http://127.0.0.1:8642"#);
     }
 
     #[test]
     fn every_other_way_of_not_being_there_has_its_own_advice() {
         use io::ErrorKind::{ConnectionRefused, HostUnreachable, TimedOut};
         let here = "http://127.0.0.1:8642";
-        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, false), @"nothing listens on 127.0.0.1:8642; start the agent server, or correct `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");
-        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, true), @"nothing listens on 127.0.0.1:8642, which is this container itself; start the agent server in it, or, if it is on the machine around it, set `GATEWAY_PROXY_URL` to http://host.docker.internal:8642");
+        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, false), @"nothing listens on 127.0.0.1:8642; start the agent server, or correct `agents.helper.url`");
+        insta::assert_snapshot!(said(here, Some("127.0.0.1:8642"), ConnectionRefused, true), @"nothing listens on 127.0.0.1:8642, which is this container itself; start the agent server in it, or, if it is on the machine around it, set `agents.helper.url` to http://host.docker.internal:8642");
         let nas = "http://nas.lan:8642";
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), ConnectionRefused, false), @"nothing listens on 192.168.1.5:8642 (nas.lan). An agent server listens on 127.0.0.1 by default, which cannot be reached from another machine: over there set API_SERVER_HOST=192.168.1.5 (or 0.0.0.0, every address), and start it again");
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), TimedOut, false), @"192.168.1.5:8642 (nas.lan) did not answer within 3 seconds; it may be down, or a firewall is in the way: let port 8642 through");
         insta::assert_snapshot!(said(nas, Some("192.168.1.5:8642"), HostUnreachable, false), @"192.168.1.5:8642 (nas.lan) cannot be reached: host unreachable");
-        insta::assert_snapshot!(said(nas, None, ConnectionRefused, false), @"the name nas.lan is not known here; check `GATEWAY_PROXY_URL` (`gateway.proxy_url`)");
+        insta::assert_snapshot!(said(nas, None, ConnectionRefused, false), @"the name nas.lan is not known here; check `agents.helper.url`");
         let desktop = "http://host.docker.internal:8642";
         insta::assert_snapshot!(said(desktop, Some("192.168.65.254:8642"), ConnectionRefused, true), @"nothing listens on 192.168.65.254:8642 (host.docker.internal); start the agent server on the machine around the container (with Docker Desktop it may listen on 127.0.0.1)");
     }

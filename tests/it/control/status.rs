@@ -93,6 +93,8 @@ async fn health_is_bad_when_no_platform_reads() {
         .config("platforms:\n  test:\n    socket: /nobody/listens\n    access: {people: ['@ann:test']}\n");
     let mut process = talaria.starts();
     process.logs("a platform stopped reading").await;
+    // The control socket may open after that.
+    process.logs("running").await;
     let ended = talaria.does(["health"]).await;
     assert_eq!((ended.code, ended.err.as_str()), (1, ""));
     assert_eq!(ended.out, "no platform reads: test failed and is tried again\n");

@@ -237,6 +237,22 @@ async fn a_turn_that_runs_keeps_its_agent_and_those_behind_it_are_told_that_it_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_session_does_not_keep_an_agent_that_is_gone() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    for text in ["/agent local", "one"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+    gateway.removes_local();
+    for text in ["/new", "two"] {
+        room.says("@ann", text).await;
+        room.settled().await;
+    }
+    assert_eq!((gateway.stand_in().heard().len(), gateway.agent_itself().heard().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_is_told_what_is_written_for_all_and_for_itself() {
     let gateway =
         TestGateway::with(Setup { context: "Be kind.".to_owned(), names: false, ..Setup::default() }).await;

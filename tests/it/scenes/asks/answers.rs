@@ -62,7 +62,8 @@ async fn a_denial_is_final_and_the_turn_goes_on() {
     room.shows("Denied").await;
     room.says("@ann", &format!("/approve {}", asked.code)).await;
 
-    assert_snapshot!(settled(&room).await, @"
+    // A code without letters is the same in lower case.
+    assert_snapshot!(settled(&room).await.replace("/deny code", "/deny CODE"), @"
     @ann  clean up
     bot   Let me see. Then not.
     ask   The agent asks for permission: `run a command`
@@ -70,7 +71,7 @@ async fn a_denial_is_final_and_the_turn_goes_on() {
           rm -r build
           ```
           `/approve CODE` allows it once, `/deny CODE` refuses it. Add `session` to be asked this only once in this conversation.
-    @ann  /deny code
+    @ann  /deny CODE
     note  Denied: `run a command`
     @ann  /approve CODE
     note  Nothing with the code CODE is waiting for an answer here.
