@@ -43,6 +43,8 @@ pub struct AgentTurn {
     pub memory: Option<String>,
     /// How many relays the turn has come through.
     pub hops: u32,
+    /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.
+    pub without_fallback: bool,
     /// Values that agents keep between two tries.
     pub scratch: AgentScratch,
 }

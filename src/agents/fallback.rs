@@ -51,8 +51,11 @@ impl FallbackAgent {
         [&self.first, &self.second].into_iter().find(|one| one.name == *name).map(|one| &one.agent)
     }
 
-    /// Makes the request for the first agent, unless that is away.
+    /// Makes the request for the first agent, unless that is away and the second may answer.
     async fn prepare_first(&self, turn: &AgentTurn) -> Option<Result<PreparedTurn, AgentError>> {
+        if turn.without_fallback {
+            return Some(self.first.agent.prepare(turn).await);
+        }
         let route = turn.scratch.get_or_default::<TurnRoute>();
         // Only for one request: who is asked after a pause is decided then.
         if route.first_is_away.swap(false, Ordering::Relaxed) {
@@ -111,7 +114,7 @@ impl FallbackAgent {
             },
         }
         end.map_err(|error| match turn.attempt {
-            AttemptKind::First if is_away(&error) => {
+            AttemptKind::First if is_away(&error) && !turn.without_fallback => {
                 turn.scratch.get_or_default::<TurnRoute>().first_is_away.store(true, Ordering::Relaxed);
                 AgentError { kind: AgentErrorKind::PrepareAgain, ..error }
             }
@@ -355,6 +358,7 @@ mod tests {
             params: crate::agent::ModelParams::default(),
             memory: None,
             hops: 0,
+            without_fallback: false,
             scratch: crate::agent::AgentScratch::default(),
         }
     }
@@ -408,6 +412,17 @@ mod tests {
         assert_eq!(made_for().await, AgentName::local());
         // One failure does not open the breaker, so the first agent is tried again after a pause.
         assert_eq!(made_for().await, AgentName::proxy());
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_the_second_agent_may_not_answer_stays_with_the_first() {
+        let fallback = failing(NOTHING_RAN);
+        let turn = AgentTurn { without_fallback: true, ..turn(AttemptKind::First) };
+        // Often enough to open the breaker.
+        for _ in 0..5 {
+            assert_eq!(fallback.prepare(&turn).await.unwrap().agent, AgentName::proxy());
+            assert_eq!(error_at(&fallback, AgentName::proxy(), &turn).await, Some(NOTHING_RAN));
+        }
     }
 
     #[tokio::test]

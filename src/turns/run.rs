@@ -6,7 +6,7 @@ use talaria_platform::PlaceLifetime;
 
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
-use super::source::{self, may_talk_to, permitted};
+use super::source::{self, may_keep_fallback, may_talk_to, permitted};
 use super::{RunningTurn, Turns, input_slot, prompt_text};
 use crate::agent::{
     AgentScratch, AgentTurn, AttemptKind, ModelParams, NamedAgent, SessionMessage, TurnOrigin,
@@ -214,6 +214,10 @@ impl Turns {
                 let permission = match permitted(tx, &rules, &turn.source)? {
                     false => TurnPermission::NotAsking,
                     true if !may_talk_to(tx, &rules, &turn.source, agent)? => TurnPermission::NotThisAgent,
+                    // A turn of which nothing ran is judged again when its next request is stored.
+                    true if turn.state != TurnState::Queued && !may_keep_fallback(tx, &rules, &turn)? => {
+                        TurnPermission::NotThisAgent
+                    }
                     true => TurnPermission::Granted,
                 };
                 let before = PriorProgress {
@@ -315,6 +319,7 @@ impl Turns {
             params: ModelParams::default(),
             memory: None,
             hops: 0,
+            without_fallback: false,
             scratch: AgentScratch::default(),
         };
         source::describe(&row.source, &mut turn);

@@ -55,6 +55,17 @@ pub(crate) fn may_talk_to(
     Ok(rules.agents.admit(agent, AgentAsker::of(decision.rule, &author, &question.place.room)))
 }
 
+/// Whether the asker may still be answered by the fallback that the request of a turn was made for. An agent that the
+/// configuration no longer has forbids nothing: a turn that runs keeps it.
+pub(crate) fn may_keep_fallback(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+    match &turn.prepared {
+        Some(prepared) if rules.agents.by_name.contains_key(&prepared.agent) => {
+            may_talk_to(tx, rules, &turn.source, &prepared.agent)
+        }
+        Some(_) | None => Ok(true),
+    }
+}
+
 /// Whether the asker may use `/retry`.
 pub(super) fn may_retry(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> store::Result<bool> {
     match source {

@@ -235,6 +235,7 @@ fn turn() -> AgentTurn {
         memory: None,
         params: talaria::agent::ModelParams::default(),
         hops: 0,
+        without_fallback: false,
         scratch: AgentScratch::default(),
     }
 }

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use talaria::access::{AccessLists, AgentAccess};
+use talaria::agent::AgentErrorKind;
 use talaria::ids::AgentName;
 use talaria::rules::{AccountRules, AgentPolicy, AgentRules, PlaceRules};
 use talaria::store::AuditFilter;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
+
+const NOTHING_RAN: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 
 /// The newest message of ours, once nothing happens any more.
 async fn last(room: &Room) -> String {
@@ -200,6 +203,60 @@ async fn a_question_that_waits_is_not_asked_once_its_author_is_off_the_list() {
     // It is not asked again either.
     room.says("@bob", "/retry").await;
     assert!(last(&room).await.contains("may not talk to the agent local"), "{}", room.now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_tried_again_is_not_asked_once_its_author_is_off_the_list() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@bob", "/agent local").await;
+    room.settled().await;
+    gateway.stand_in().script().then_fails(NOTHING_RAN, "The agent cannot be reached.");
+    room.says("@bob", "one").await;
+    room.shows("Trying again").await;
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    insta::assert_snapshot!(last(&room).await, @"⚠️ You may not talk to the agent local. /agent lists those you can talk to.");
+    assert_eq!(gateway.stand_in().heard().len(), 1, "only the try before");
+    assert!(gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_not_asked_if_its_author_lost_the_agent_while_the_request_was_made() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@bob", "/agent local").await;
+    room.settled().await;
+    let making = gateway.stand_in().prepares_slowly();
+    room.says("@bob", "one").await;
+    room.settled().await;
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    making.open();
+    insta::assert_snapshot!(last(&room).await, @"⚠️ You may not talk to the agent local. /agent lists those you can talk to.");
+    assert!(gateway.stand_in().heard().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fallback_answers_only_those_on_its_list() {
+    let gateway = TestGateway::with(Setup { fallback: true, ..Setup::default() }).await;
+    let room = gateway.shared_room();
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    gateway.agent_itself().goes_away();
+    room.says("@bob", "one").await;
+    room.shows("Trying again").await;
+    assert!(gateway.stand_in().heard().is_empty());
+    gateway.agent_itself().comes_back();
+    insta::assert_snapshot!(room.settled().await, @"
+    @bob  one
+    bot   ok
+    ");
+    assert!(gateway.stand_in().heard().is_empty(), "the question waited for the agent itself");
+    gateway.agent_itself().goes_away();
+    room.says("@ann", "two").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().heard().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
