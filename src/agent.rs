@@ -1,7 +1,7 @@
 //! The agent contract: the trait that answers turns, and its errors.
 //!
-//! Only [`Turns`](crate::turns) calls an agent. An agent neither knows the room nor edits anything:
-//! it emits [`TurnEvent`]s and ends.
+//! Only [`Turns`](crate::turns) calls an agent. An agent never writes to a room: it emits [`TurnEvent`]s and ends. It is
+//! told room and person only as labels ([`AgentTurn::origin`]).
 
 mod agent_scratch;
 mod ask;
@@ -61,11 +61,11 @@ pub trait Agent: Send + Sync {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
 
-    /// Ends a run that may still be under way somewhere. Called if a person stops the turn between two tries. Must not
-    /// wait; best effort.
+    /// Tells the upstream to end a run that may still go on there. Called if the turn was stopped between two tries, or
+    /// if its place ends with this process. Must not wait; best effort.
     fn abandon(&self, _turn: &AgentTurn) {}
 
-    /// Frees whatever the agent holds for a session that is over. Called for each session that the agent reported
+    /// Frees everything that the agent holds for a session that is over. Called for each session that the agent reported
     /// something of ([`TurnEvent::Upstream`]): when `/new`, a reset by time or another agent took its place, when it was
     /// deleted, and when its history changed, which makes it another session to the agent. Never called while a turn of
     /// the session runs.
@@ -132,7 +132,8 @@ pub trait AgentOutput: Send + Sync {
     /// Takes an event. Never waits; when the turn has grown beyond its cap the engine fires the stop token instead.
     fn emit(&self, event: TurnEvent<'_>);
 
-    /// Asks the people of the turn's place, and waits for their answer. No answer in time, a stop, the end of the
+    /// Asks the people of the turn's place, and waits for their answer. The ask is opened when the future is first
+    /// polled, not by the call. No answer in time, a stop, the end of the
     /// process and every failure are [`AskChoice::Deny`] with the reason. Dropping the future withdraws the ask; the
     /// future may outlive one attempt of a turn. An agent may act only on `Allow`, or as the chosen option says.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice>;
@@ -140,7 +141,7 @@ pub trait AgentOutput: Send + Sync {
     /// Returns a future if the agent should wait before it reads more from its upstream: because nobody reads the text
     /// so far, or because all turns together hold too much. If the future returns an error, the agent ends the turn with
     /// it. Called now and then, and never while the agent holds a lock.
-    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+    fn wait_for_capacity(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
         None
     }
 
@@ -155,8 +156,8 @@ pub struct LostTurn<'a> {
     pub turn: &'a AgentTurn,
     /// The request that was sent, or may have been.
     pub prepared: &'a PreparedTurn,
-    /// How often the same prompt was asked in this session before, and answered. Where that is not known, no answer is
-    /// looked for.
+    /// Number of earlier turns of this session with an equal prompt and an answer. Where that is not known, no answer
+    /// is looked for.
     pub before: usize,
 }
 
@@ -169,24 +170,24 @@ pub enum RecoveredAnswer {
     Partial(String),
 }
 
-/// How a turn ended that did not fail.
+/// End of a try that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// The agent said all it wanted.
     Done,
-    /// It was asked to stop and did.
+    /// The agent was asked to stop and did.
     Stopped,
-    /// A length limit cut it short.
+    /// A length limit cut the answer short.
     Limit,
 }
 
-/// Why a turn failed. `words` is one calm sentence fit for a room: no URL, key, path or upstream body.
+/// Failure of a try.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct AgentError {
-    /// What the engine does next.
+    /// The engine's next action.
     pub kind: AgentErrorKind,
-    /// What the room is told.
+    /// One calm sentence for the room: no URL, key, path or upstream body.
     pub words: LocalizedText,
 }
 
@@ -195,13 +196,13 @@ pub struct AgentError {
 pub enum AgentErrorKind {
     /// It is proven that nothing ran: the turn waits and is tried again within its budget.
     NothingRan {
-        /// How long the upstream wants us to wait.
+        /// Pause that the upstream asks for.
         after: Option<Duration>,
     },
     /// It is proven that nothing ran, and the agent is there: it has too much to do. The turn waits like after
     /// `NothingRan`; no fallback is asked, unless the agent names a long wait itself.
     Busy {
-        /// How long the upstream wants us to wait.
+        /// Pause that the upstream asks for.
         after: Option<Duration>,
         /// The upstream counts requests and this caller sent too many (429); otherwise it is overloaded (503).
         rate_limited: bool,
@@ -213,7 +214,7 @@ pub enum AgentErrorKind {
     /// The turn may have run and the outcome is unknown: the same bytes are sent again if they are resumable, otherwise
     /// the turn is interrupted.
     Unknown {
-        /// How long the upstream wants us to wait.
+        /// Pause that the upstream asks for.
         after: Option<Duration>,
     },
     /// The upstream says no, or its response is no answer. Another try will not help.
@@ -225,7 +226,7 @@ pub enum AgentErrorKind {
 }
 
 impl AgentErrorKind {
-    /// How long the upstream wants us to wait, if it says so.
+    /// Pause that the upstream asks for, if any.
     pub fn retry_after(self) -> Option<Duration> {
         match self {
             Self::NothingRan { after } | Self::Busy { after, .. } | Self::Unknown { after } => after,
@@ -241,5 +242,5 @@ impl AgentError {
     }
 }
 
-/// The agent behind a pointer; chosen by configuration when the gateway is built.
+/// An agent behind a pointer. A reload may register another one under the same name.
 pub type SharedAgent = Arc<dyn Agent>;

@@ -29,8 +29,8 @@ const TYPING: Duration = Duration::from_secs(4);
 /// Longest time that unshown text stays without a checkpoint.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
-/// Wait before the next look when no edit is possible as things stand.
-const NEVER: Duration = Duration::from_secs(5);
+/// Pause before the state is checked again while no edit is possible.
+const RECHECK: Duration = Duration::from_secs(5);
 
 /// Shows a turn until its log ends. `already_shown` is the text that an earlier process checkpointed.
 pub async fn show(
@@ -153,9 +153,9 @@ impl<'a> Conversation<'a> {
                         continue;
                     }
                     NextRequest::At(at) => Some(self.beat(message, Instant::from_std(at))),
-                    NextRequest::Never => Some(Instant::now() + NEVER),
+                    NextRequest::Never => Some(Instant::now() + RECHECK),
                 },
-                (Some(_), None) => Some(Instant::now() + NEVER),
+                (Some(_), None) => Some(Instant::now() + RECHECK),
             };
             // One timer for the earliest deadline: each timer that is set costs wake-ups of its own.
             let due = wait.map_or(checkpoint, |wait| wait.min(checkpoint));
@@ -185,7 +185,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// How long to sleep although the room shows everything that was read: no edit is possible earlier. So a delta
+    /// End of the sleep while the room shows everything that was read: no edit is possible earlier. So a delta
     /// right after an edit causes no wake-up.
     fn rest(&self, live_message: Option<&LiveMessage>, checkpoint: Instant) -> Option<Instant> {
         // Text that is not read is not stored either, so the sleep ends at the next checkpoint.

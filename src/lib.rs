@@ -8,7 +8,8 @@
 //!    message becomes a queued turn or a [`command`].
 //! 3. [`turns`], the engine, runs the turn when its session is free. The engine is the only caller of an [`agent`];
 //!    [`agents`] has the agents that there are, and [`openai`] the protocol that several of them speak. Everything that
-//!    happens in the turn goes into its [`turn_log`].
+//!    happens in the turn goes into its [`turn_log`]. An agent may ask people to decide something; the engine keeps such
+//!    an ask until it is answered, by a [`command`] in the room or over HTTP.
 //! 4. A [`conversation`] reads that log and folds the events into a [`reply`]: the whole text that should be visible now.
 //! 5. [`delivery`] makes the platform show the text, as often as the [`pace`] permits, and keeps what must arrive until it
 //!    has arrived.
@@ -21,7 +22,7 @@
 //!   [`platforms`]
 //! - [`i18n`] (every text that rooms are shown), [`ids`], [`token`], [`chat_command`], [`access`], [`rules`] (the part of
 //!   the configuration that a reload changes)
-//! - [`agent`] (the contract), [`turn_source`] (who asked for a turn), [`media`], [`reply`], [`turn_log`], [`config`],
+//! - [`agent`] (the contract), [`turn_source`] (a room or an app), [`media`], [`reply`], [`turn_log`], [`config`],
 //!   [`openai`]
 //! - [`store`] (the only SQL), [`state_dir`], [`metrics`], [`notice`], [`post_commit`]
 //! - [`agents`], [`delivery`], [`conversation`], [`turns`]

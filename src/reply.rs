@@ -42,7 +42,7 @@ pub struct Reply {
     notice: Option<String>,
 }
 
-/// How a platform shows a growing answer.
+/// The platform's way to show a growing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowStyle {
     /// By replacing the text: it may change, and may end with a temporary line.

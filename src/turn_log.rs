@@ -29,7 +29,7 @@ use crate::ids::AskId;
 use crate::reply::EnclosedFile;
 use crate::util::random_hex;
 use budget::{CountedBytes, LogReaders};
-pub use budget::{LogBudget, LogReader, NoRoom};
+pub use budget::{LogBudget, LogReader, NoCapacity};
 pub use position::LogPosition;
 pub use read::{SLICE, slice};
 pub use summary::TurnSummary;

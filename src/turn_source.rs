@@ -1,4 +1,4 @@
-//! Who asked for a turn: a person in a room, or an app over HTTP. Stored with the turn, so that a restart resumes it.
+//! The source of a turn: a person in a room, or an app over HTTP. Stored with the turn, so that a restart resumes it.
 //!
 //! A later source (a schedule, an event of the agent server) is another variant of [`TurnSource`]; the compiler then
 //! names every place that has to decide about it. Knows neither the store nor the engine.
@@ -11,10 +11,10 @@ use talaria_platform::{AccountId, EventId, MediaInfo, Place, QuotedMessage, Room
 
 use crate::agent::{ModelParams, PromptPart, TurnOrigin};
 
-/// How long a turn goes on without readers if a reader can come back.
+/// Time that a turn goes on without readers if a reader can come back.
 const A_WHILE: Duration = Duration::from_secs(120);
 
-/// Who asked for a turn, with everything that only this kind of source has.
+/// The source of a turn, with everything that only this kind of source has.
 #[derive(Clone, Debug)]
 pub enum TurnSource {
     /// A person in a room. Shared with the task that shows the answer there.
@@ -129,7 +129,7 @@ pub struct AppRequest {
     pub origin: TurnOrigin,
     /// When to stop the turn if nobody reads it.
     pub patience: WhenUnread,
-    /// What to do while the agent is away or busy.
+    /// The reaction to an agent that is away or busy.
     pub when_away: WhenAway,
 }
 
@@ -160,21 +160,21 @@ impl AppRequest {
     }
 }
 
-/// What becomes of an app's turn that nobody reads any more.
+/// The fate of an app's turn that nobody reads any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenUnread {
-    /// It is stopped: nobody could find it again.
+    /// The turn is stopped: nobody could find it again.
     #[default]
     None,
-    /// It goes on for a while: a client that has its key may come back.
+    /// The turn goes on for a while: a client that has its key may come back.
     AWhile,
-    /// It goes on to its end: it was started in the background.
+    /// The turn goes on to its end: it was started in the background.
     Endless,
 }
 
 impl WhenUnread {
-    /// How long the turn goes on unread; `None` for as long as it takes.
+    /// Time that the turn goes on unread; `None` if it has no limit.
     pub fn lasts(self) -> Option<Duration> {
         match self {
             Self::None => Some(Duration::ZERO),
@@ -184,13 +184,13 @@ impl WhenUnread {
     }
 }
 
-/// What a turn does when it is proven that nothing ran because the agent is away or busy.
+/// The reaction of a turn when it is proven that nothing ran because the agent is away or busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenAway {
-    /// It waits and tries again within `gateway.retry_for`.
+    /// The turn waits and tries again within `gateway.retry_for`.
     #[default]
     Wait,
-    /// It fails at once, so that the client can decide when to ask again.
+    /// The turn fails at once, so that the client can decide when to ask again.
     Fail,
 }

@@ -1,11 +1,29 @@
 //! The one engine that runs turns: the only caller of an agent.
 //!
 //! Each session has a queue, in the order of the store, and runs one turn at a time. The end of a turn is committed
-//! before anybody sees it. Where a turn came from makes a difference only in `source`.
+//! before anybody sees it. Most of the differences between rooms and apps are in `source`; the rest is in `finish`,
+//! `input_slot`, `asks` and `run` (`fetch_media`).
 //!
 //! We promise at most one execution, exactly one final message and at least a visible notice: a turn
 //! that may have started is repeated only with the same stored bytes and key, and only where the
 //! upstream said that this does not run it twice.
+//!
+//! A turn has several types on its way:
+//!
+//! - [`TurnRow`]: the turn as the store has it, from the commit of its prompt to its end.
+//! - `RunningTurn`: the turn that a session's task works on, with its stop token and its charge for memory.
+//! - [`AgentTurn`](crate::agent::AgentTurn): everything that the agent is told.
+//! - [`PreparedTurn`]: the request that the agent made of it, stored before it is sent.
+//! - `WatchedTurn` (in `readers`): the turn's log and its readers.
+//! - [`FinishedTurn`]: the end that is stored, with the final messages of a room.
+//!
+//! The end of a turn passes through these types:
+//!
+//! - [`TurnEnd`] or [`AgentError`]: the agent's end of one try.
+//! - `RetryVerdict` (in `retry_policy`): the engine finishes the turn, tries again, or leaves it to the next process.
+//! - `RunResult` (in `run`): the turn is over or suspended, as far as this process is concerned.
+//! - [`TurnOutcome`]: the end as people see it, stored with the turn.
+//! - [`TurnState`]: the state in the store.
 
 mod agent_failures;
 mod agent_probe;
@@ -17,6 +35,7 @@ mod fallback_notices;
 mod finish;
 mod input_budget;
 mod input_slot;
+mod output;
 mod prompt_text;
 mod readers;
 mod recover;
@@ -68,10 +87,10 @@ pub(crate) use source::{may_keep_fallback, may_talk_to, permitted};
 /// Pause before a turn is tried again that failed because of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the agent may take to report what it can do. The platform's next events wait for that.
+/// Longest wait for an agent's capabilities. The platform's next events wait meanwhile.
 const ABILITIES: Duration = Duration::from_secs(3);
 
-/// Pause before an agent that did not report what it can do is asked again.
+/// Pause before an agent that did not report its capabilities is asked again.
 const ABILITIES_PAUSE: Duration = Duration::from_secs(30);
 
 /// The engine. One per process, behind an `Arc`.
@@ -94,7 +113,7 @@ pub struct Turns {
     trouble: Mutex<HashMap<AgentName, AgentFailures>>,
     /// Whether each agent would answer now.
     probes: AgentProbes,
-    /// Time when an agent last failed to report what it can do.
+    /// Time when an agent last failed to report its capabilities.
     abilities_unanswered: Mutex<Option<Instant>>,
     /// Logs of the turns of this process, for their readers.
     logs: Arc<TurnLogs>,
@@ -123,15 +142,15 @@ pub struct TurnSettings {
     pub history_messages: usize,
     /// Most bytes of history that are forwarded.
     pub history_bytes: usize,
-    /// How long a turn is tried again while it is proven that nothing ran, or that it cannot run twice.
+    /// Time for which a turn is tried again while it is proven that nothing ran, or that it cannot run twice.
     pub retry_for: Duration,
     /// Like `retry_for`, for prompts that end with this process, such as those that a script pipes in.
     pub retry_scripts_for: Duration,
     /// Most bytes of one turn's events.
     pub turn_bytes: usize,
-    /// How long an agent may take to end after it was asked to.
+    /// Time that an agent has to end after it was asked to.
     pub stop_grace: Duration,
-    /// How long people have to answer what an agent asks.
+    /// Time that people have to answer an ask.
     pub ask_for: Duration,
 }
 
@@ -292,8 +311,8 @@ impl Turns {
         self.store.read(move |tx| tx.chosen_agent(&key)).await
     }
 
-    /// Registers these agents instead of the ones there are. Turns that run keep theirs. What was known of the agents
-    /// in `changed` is forgotten.
+    /// Registers these agents instead of the ones there are. Turns that run keep theirs. Everything known about
+    /// the agents in `changed` is forgotten.
     pub fn replace_agents(&self, table: AgentTable, changed: &[AgentName]) {
         self.agents.replace(table);
         let mut trouble = self.trouble();
@@ -343,7 +362,7 @@ impl Turns {
         self.trouble().entry(agent).or_default().learn(end, &asker, Instant::now());
     }
 
-    /// What bounds the questions in memory, over all callers.
+    /// The bound of the prompts in memory, over all callers.
     pub fn input_budget(&self) -> &Arc<InputBudget> {
         &self.input_budget
     }
@@ -358,14 +377,14 @@ impl Turns {
         self.delivery.accounts()
     }
 
-    /// How many turns run, and how many wait for another of their session.
+    /// Number of turns that run, and of turns that wait behind another one of their session.
     pub fn count(&self) -> (usize, usize) {
         let lines = self.lines();
         let running = lines.values().filter(|line| line.running.is_some()).count();
         (running, lines.values().map(|line| line.waiting.len()).sum())
     }
 
-    /// How a turn ended, if it has.
+    /// The stored end of a turn, if it has ended.
     pub async fn finished(&self, id: &TurnId) -> store::Result<Option<(TurnState, FinishedTurn)>> {
         let id = id.clone();
         self.store.read(move |tx| tx.finished(&id)).await

@@ -204,8 +204,8 @@ impl AnswerForm {
         }
     }
 
-    /// The answer that a person wrote in a room: the number of an option, its label or id, or their own words. `#2`
-    /// is always the second option, for options whose labels are numbers or alike.
+    /// The answer that a person wrote in a room: the number of an option, its label, or their own words. Never its id,
+    /// which the room does not show: own words must not choose an option that is called otherwise there. `#2` is always the second option, for options whose labels are numbers or alike.
     pub fn read(&self, words: &str) -> Result<AskChoice, AnswerError> {
         let words = words.trim();
         if self.is_approval() {
@@ -245,7 +245,7 @@ impl AskOption {
     /// Whether a person may have meant this option: case, spaces and the backticks around a label do not matter.
     fn is_called(&self, words: &str) -> bool {
         let words = plain(words.trim_matches('`'));
-        [&*self.label, &*self.id, self.shown().trim_matches('`')].into_iter().any(|name| words == plain(name))
+        [&*self.label, self.shown().trim_matches('`')].into_iter().any(|name| words == plain(name))
     }
 }
 

@@ -36,7 +36,7 @@ pub enum TurnEvent<'a> {
 /// A message of a turn's transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranscriptRecord {
-    /// Who said what.
+    /// The message, with its role.
     pub message: SessionMessage,
     /// Tool calls of the message, or the call that it is the result of.
     pub tools: Option<ToolActivity>,
@@ -55,7 +55,7 @@ pub enum ToolActivity {
     Result {
         /// To which call.
         tool_call_id: String,
-        /// Which tool.
+        /// Name of the tool.
         tool_name: String,
     },
 }
@@ -111,18 +111,18 @@ pub struct Step {
     pub id: String,
     /// The name of the tool, for people.
     pub title: String,
-    /// How far it is.
+    /// Progress of the call.
     pub state: StepState,
 }
 
-/// How far a tool call is.
+/// Progress of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepState {
-    /// It runs.
+    /// The tool runs.
     Running,
-    /// It ended well.
+    /// The tool ended well.
     Done,
-    /// It ended badly.
+    /// The tool failed.
     Failed,
 }
 

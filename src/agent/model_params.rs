@@ -44,7 +44,7 @@ impl ModelParams {
         long.map(|value| value.to_string().len()).sum()
     }
 
-    /// Those that are set, by name.
+    /// The parameters that are set, by name.
     pub fn fields(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(fields)) => fields,

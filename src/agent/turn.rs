@@ -33,7 +33,7 @@ pub struct AgentTurn {
     pub files: Vec<Attachment>,
     /// Idempotency key: every repeat of this turn has the same one, `/retry` another.
     pub key: String,
-    /// Who asks and where, for upstreams that are told.
+    /// The person and the place, for upstreams that are told.
     pub origin: TurnOrigin,
     /// Whether this turn may have run before.
     pub attempt: AttemptKind,
@@ -41,7 +41,7 @@ pub struct AgentTurn {
     pub params: ModelParams,
     /// Name that scopes an agent's memory, if an app sent one.
     pub memory: Option<String>,
-    /// How many relays the turn has come through.
+    /// Number of relays that the turn has come through.
     pub hops: u32,
     /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.
     pub without_fallback: bool,
@@ -92,7 +92,7 @@ pub struct Attachment {
     pub content: Vec<u8>,
 }
 
-/// Who asks and where; labels, never authority.
+/// The person who asks and the place where they ask: labels, never authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOrigin {
@@ -140,13 +140,13 @@ impl PreparedTurn {
 /// One message of a session, as models know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMessage {
-    /// Who said it.
+    /// Role of the author.
     pub role: MessageRole,
-    /// What was said.
+    /// The text.
     pub content: String,
 }
 
-/// Who said something in a session.
+/// Role of a message's author in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {

@@ -11,7 +11,7 @@ use talaria_platform::Backoff;
 /// fallback anyway; with three, one more person would wait for a timeout.
 const FAILURES: u32 = 2;
 
-/// How long the breaker stays open, at first and at most. Short enough that a restart of the agent is noticed soon, long
+/// Time that the breaker stays open, at first and at most. Short enough that a restart of the agent is noticed soon, long
 /// enough that an agent that stays away costs few people a wait.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(30), Duration::from_secs(5 * 60));
 
@@ -21,7 +21,7 @@ pub struct CircuitBreaker {
     state: BreakerState,
     /// Failures since the last turn that went well.
     failures: u32,
-    /// How long the breaker stays open the next time.
+    /// Time that the breaker stays open the next time.
     pause: Backoff,
 }
 
@@ -38,11 +38,11 @@ enum BreakerState {
 /// Route of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerRoute {
-    /// To the agent.
+    /// The turn goes to the agent.
     Agent,
-    /// To the agent, if it answers a cheap question first.
+    /// The turn goes to the agent, if it answers a cheap question first.
     Probe,
-    /// Not to the agent.
+    /// The turn goes around the agent.
     Around,
 }
 
@@ -112,7 +112,7 @@ impl CircuitBreaker {
 mod tests {
     use super::*;
 
-    /// What happens, at a second.
+    /// An event of a test, at a given second.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         /// A turn comes, and goes there.

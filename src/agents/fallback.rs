@@ -31,7 +31,7 @@ pub struct FallbackAgent {
     breaker: Mutex<CircuitBreaker>,
 }
 
-/// What the fallback remembers of a turn between its tries.
+/// State that the fallback keeps of a turn between its tries.
 #[derive(Default)]
 struct TurnRoute {
     /// The first agent was away in the try before, so the next request is made for the second.
@@ -282,8 +282,8 @@ impl AgentOutput for ListeningOutput<'_> {
         self.out.replace_text(text);
     }
 
-    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
-        self.out.wait_for_room()
+    fn wait_for_capacity(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        self.out.wait_for_capacity()
     }
 }
 

@@ -15,10 +15,10 @@ use crate::agent::{
 use crate::i18n::{TextCatalog, TextKey};
 use crate::rules::LiveRules;
 
-/// Where Ollama usually listens.
+/// The address on which Ollama usually listens.
 const OLLAMA: &str = "127.0.0.1:11434";
 
-/// How long the search for Ollama may take. It is on this machine, so it answers at once or not at all.
+/// Timeout of the search for Ollama. It is on this machine, so it answers at once or not at all.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Most bytes that are read of Ollama's answer.

@@ -17,7 +17,7 @@ use crate::openai::{client, error, wire};
 /// Name of the server in error texts.
 const WHO: TextKey = TextKey::WhoModel;
 
-/// How long the check whether the server is there may take.
+/// Timeout of the check whether the server is there.
 const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The agent of kind `model`.

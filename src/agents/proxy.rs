@@ -38,10 +38,11 @@ const WHO: TextKey = TextKey::WhoProxy;
 /// Header that counts the relays of a request, so that a circle of relays ends.
 const HOPS: &str = "x-talaria-hops";
 
-/// How long a request for the capabilities may take, and one to stop a run.
-const QUESTION: Duration = Duration::from_secs(10);
+/// Timeout of each small request beside the turn itself: for the capabilities, for a transcript, to stop a run, to send
+/// an answer.
+const SMALL_REQUEST: Duration = Duration::from_secs(10);
 
-/// How long the check whether the server is there may take. A turn waits for it, and the fallback stands ready.
+/// Timeout of the check whether the server is there. A turn waits for it, and the fallback stands ready.
 const REACHABLE: Duration = Duration::from_secs(5);
 
 /// The proxy agent.

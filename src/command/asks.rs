@@ -63,16 +63,6 @@ fn give(
         Ok(choice) => choice,
         Err(error) => return say(misfit(context, ask, error)),
     };
-    let acts = match &choice {
-        AskChoice::Deny(_) => None,
-        AskChoice::Allow(scope) => Some(AccessAction::Approve(*scope)),
-        AskChoice::Option(_) | AskChoice::Text(_) => Some(AccessAction::Command(ChatCommand::Answer)),
-    };
-    if let Some(action) = acts
-        && let Some(refusal) = agents::refusal_to_allow(context, &ask.turn, action)?
-    {
-        return say(refusal);
-    }
     let chosen = match &choice {
         AskChoice::Option(id) => ask.form.option(id),
         AskChoice::Deny(_) | AskChoice::Allow(_) | AskChoice::Text(_) => None,
@@ -153,7 +143,7 @@ fn find(context: &CommandContext<'_>, command: ChatCommand, code: Option<&str>) 
     let (tx, account, place) = (context.tx, context.account, &context.event.place);
     // A reply to the message of an ask means that ask, and no other if it is over.
     if code.is_none()
-        && let Some(to) = answered(context)
+        && let Some(to) = replied_to(context)
     {
         match tx.ask_shown_by(account, place, &to)? {
             Some(ask) => return Ok(AskMatch::One(Box::new(ask))),
@@ -186,7 +176,7 @@ fn find(context: &CommandContext<'_>, command: ChatCommand, code: Option<&str>) 
 }
 
 /// The message that the command replies to, where the network has replies.
-fn answered(context: &CommandContext<'_>) -> Option<MessageId> {
+fn replied_to(context: &CommandContext<'_>) -> Option<MessageId> {
     match &context.event.kind {
         RoomEventKind::Message(message) => message.reply_to.as_ref().map(|to| MessageId::new(to.as_str())),
         RoomEventKind::Edited { .. }
@@ -218,7 +208,8 @@ fn split_code<'a>(context: &CommandContext<'_>, behind: &'a str) -> Result<(Opti
     let (first, rest) = behind.split_once(char::is_whitespace).unwrap_or((behind, ""));
     let code = first.to_ascii_uppercase();
     let open = || context.tx.open_asks(context.account, &context.event.place);
-    match is_code(first) && (answered(context).is_none() || open()?.iter().any(|open| open.ask.code == code))
+    match is_code(first)
+        && (replied_to(context).is_none() || open()?.iter().any(|open| open.ask.code == code))
     {
         true => Ok((Some(code), rest.trim())),
         false => Ok((None, behind)),

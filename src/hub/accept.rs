@@ -47,11 +47,12 @@ impl AcceptBatch {
         let now = self.live.now();
         let rules = now.account(&self.account);
         for event in &batch.events {
-            if tx.see(&self.account, &event.place.room, &event.id)? {
+            if tx.mark_new(&self.account, &event.place.room, &event.id)? {
                 let late = batch.late;
                 let (words, agent_rules) = (&now.words, &now.agents);
-                let context = EventContext { all: self, tx, words, rules: &rules, agent_rules, event, late };
-                accepted.after.extend(context.event(&mut accepted.strangers)?);
+                let context =
+                    EventContext { acceptor: self, tx, words, rules: &rules, agent_rules, event, late };
+                accepted.after.extend(context.apply(&mut accepted.strangers)?);
             }
         }
         for (key, value) in &batch.parked {
@@ -72,7 +73,7 @@ impl AcceptBatch {
         let rules = now.account(&self.account);
         for event in &batch.events {
             let (words, agent_rules, late) = (&now.words, &now.agents, batch.late);
-            let context = EventContext { all: self, tx, words, rules: &rules, agent_rules, event, late };
+            let context = EventContext { acceptor: self, tx, words, rules: &rules, agent_rules, event, late };
             if context.agent()?.rewind == RewindSupport::Unknown && context.may_rewind()? {
                 return Ok(true);
             }
@@ -104,7 +105,7 @@ impl AcceptBatch {
 
 /// One event.
 pub struct EventContext<'a> {
-    pub(super) all: &'a AcceptBatch,
+    pub(super) acceptor: &'a AcceptBatch,
     /// Everything that happens to it happens here.
     pub tx: &'a Tx<'a>,
     /// Texts that rooms are shown.
@@ -120,7 +121,7 @@ pub struct EventContext<'a> {
 }
 
 impl EventContext<'_> {
-    fn event(&self, strangers: &mut Vec<RefusedPerson>) -> Result<Vec<PostCommit>> {
+    fn apply(&self, strangers: &mut Vec<RefusedPerson>) -> Result<Vec<PostCommit>> {
         let (tx, event) = (self.tx, self.event);
         let (account, room, author) = (self.account(), &event.place.room, &event.author.id);
         match &event.kind {
@@ -177,7 +178,7 @@ impl EventContext<'_> {
 
     /// The account it came to.
     pub fn account(&self) -> &AccountId {
-        &self.all.account
+        &self.acceptor.account
     }
 
     /// Decides about an action of the event's author, and keeps the decision.
@@ -276,13 +277,13 @@ impl EventContext<'_> {
     /// Description of the agent that answers here.
     pub(super) fn agent(&self) -> Result<&AgentInfo> {
         let name = self.agent_name(self.tx.chosen_agent(&self.key())?);
-        Ok(self.all.agents.named_or_default(Some(&name)))
+        Ok(self.acceptor.agents.named_or_default(Some(&name)))
     }
 
     /// The agent that answers here: the one that was chosen for the session, else the room's, else the default one.
     pub(super) fn agent_name(&self, chosen: Option<AgentName>) -> AgentName {
         let of_room = || self.rules.agent_in(&self.event.place.room).cloned();
-        chosen.or_else(of_room).unwrap_or_else(|| self.all.agents.default_name().clone())
+        chosen.or_else(of_room).unwrap_or_else(|| self.acceptor.agents.default_name().clone())
     }
 
     /// Why the agent that a message is for must not be given it, if so. `rule` is why its author may send it at all.
@@ -293,7 +294,7 @@ impl EventContext<'_> {
                 self.agent_name(self.tx.chosen_agent(&self.key())?)
             }
             ParsedMessage::Command(ChatCommand::Agent, behind) => {
-                match command::agents::wanted(behind, &self.all.agents) {
+                match command::agents::wanted(behind, &self.acceptor.agents) {
                     Some(chosen) => self.agent_name(chosen),
                     None => return Ok(None),
                 }
@@ -307,7 +308,7 @@ impl EventContext<'_> {
     /// audit.
     pub(super) fn refusal_of(&self, agent: Option<&AgentName>) -> Result<Option<LocalizedText>> {
         let rule = self.decide(AccessAction::Message)?.rule;
-        let agent = agent.unwrap_or_else(|| self.all.agents.default_name());
+        let agent = agent.unwrap_or_else(|| self.acceptor.agents.default_name());
         let refusal = self.judge_agent(agent, rule);
         if refusal.is_some() {
             self.audit(AccessAction::Message, false, AGENT_RULE)?;
@@ -317,7 +318,7 @@ impl EventContext<'_> {
 
     /// Why an agent must not be asked, if so. `rule` is why the author of the event may ask at all.
     fn judge_agent(&self, agent: &AgentName, rule: AccessRule) -> Option<LocalizedText> {
-        if !self.all.agents.has(agent) {
+        if !self.acceptor.agents.has(agent) {
             return Some(TextKey::AgentGone.with("name", agent.as_str()));
         }
         let is_refused = !self.agent_rules.admit(agent, self.asker(rule));
@@ -344,7 +345,7 @@ impl EventContext<'_> {
             rules: self.rules,
             words: self.words,
             agent: self.agent()?,
-            agents: &self.all.agents,
+            agents: &self.acceptor.agents,
             agent_rules: self.agent_rules,
             decision,
         })
@@ -441,7 +442,7 @@ impl EventContext<'_> {
 
     /// Puts a mark on the event where the platform has marks.
     pub(super) fn mark(&self, mark: &str) -> Result<()> {
-        if !self.all.about.react {
+        if !self.acceptor.about.react {
             return Ok(());
         }
         self.tx.add_outbox(&OutboxRow {
@@ -461,7 +462,7 @@ impl EventContext<'_> {
 
     fn notice_as<'a>(&'a self, key: SendKey, reply_to: &'a EventId) -> Notice<'a> {
         let (account, place) = (self.account(), &self.event.place);
-        Notice { key, account, place, reply_to: Some(reply_to), max_text: self.all.about.max_text }
+        Notice { key, account, place, reply_to: Some(reply_to), max_text: self.acceptor.about.max_text }
     }
 }
 

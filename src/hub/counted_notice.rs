@@ -46,7 +46,7 @@ impl EventContext<'_> {
         });
         run.count += 1;
         tx.set_setting(&setting, &run.text())?;
-        match (run.count, self.all.about.show) {
+        match (run.count, self.acceptor.about.show) {
             (1, _) => self.notice(&say(1)),
             (_, ShowMode::Once) => Ok(()),
             (count, ShowMode::Append) => self.change_notice(&run.key, count, &say(count), 0),

@@ -59,7 +59,7 @@ fn remove(
         after.push(PostCommit::StopTurn(row.session.clone(), row.id.clone()));
     }
     // Text that the platform cannot delete stays in the room, and so it stays in the session too.
-    if !context.all.about.delete {
+    if !context.acceptor.about.delete {
         return Ok(());
     }
     let asked = row.state != TurnState::Queued;

@@ -128,7 +128,7 @@ fn ask_again(
     tx.fork_session(&row.session)?;
     tx.use_session(&row.session)?;
     // The first message is edited; where that is impossible, it is deleted with the others.
-    let edits = matches!(context.all.about.show, ShowMode::Edit { .. });
+    let edits = matches!(context.acceptor.about.show, ShowMode::Edit { .. });
     tx.remove_shown(&row.id, question, usize::from(edits))?;
     let to = question.event.clone();
     let next = TurnRow { prompt: words, ..command::again(turn, &to, context.event) };

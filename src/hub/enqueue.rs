@@ -54,7 +54,7 @@ impl EventContext<'_> {
             return doubled(tx, turn);
         }
         // Another agent than before does not know what was said with that one, or knows something else.
-        let default = self.all.agents.default_name();
+        let default = self.acceptor.agents.default_name();
         tx.fork_for_agent(&turn, default)?;
         tx.add_turn(&turn)?;
         after.push(PostCommit::Run(turn.session, turn.id));
@@ -64,7 +64,7 @@ impl EventContext<'_> {
     /// Says that the queue is full. Where notices cannot be edited, each lost message gets its own.
     fn refuse_full(&self, session: &SessionId) -> Result<()> {
         let one = TextKey::LineFull.with("limit", WAITING);
-        match self.all.about.show {
+        match self.acceptor.about.show {
             ShowMode::Once => self.notice(&one),
             ShowMode::Edit { .. } | ShowMode::Append => {
                 self.count_notice(FULL, session, |count| match count {

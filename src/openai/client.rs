@@ -14,7 +14,7 @@ use reqwest::redirect::Policy;
 
 use crate::config::{BaseUrl, Secret, UpstreamTimeouts, is_private};
 
-/// How often an idle connection is asked whether the peer still lives.
+/// Interval at which an idle connection is checked for a living peer.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Builds a client for one server.

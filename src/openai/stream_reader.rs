@@ -29,7 +29,7 @@ use crate::reply::LARGEST_FILE;
 /// Most bytes of an error response that are read.
 const REFUSAL: usize = 4096;
 
-/// How long the end of a body may take after the end of the answer. Servers send both together.
+/// Longest wait for the end of a body after the end of the answer. Servers send both together.
 const REST: Duration = Duration::from_secs(1);
 
 /// Most bytes of one stream on the wire. The decoded text is bounded by the turn's own cap; a delta of a few
@@ -37,8 +37,8 @@ const REST: Duration = Duration::from_secs(1);
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
 
-/// After each of so many bytes the reader asks whether the output has room for more.
-const ROOM: usize = 64 * 1024;
+/// Bytes between two checks whether the output has capacity for more.
+const CAPACITY_STEP: usize = 64 * 1024;
 
 /// Longest event that contains a file: the largest accepted file as base64, and the JSON around it. Ten times
 /// the limit of a text event, so only for files.
@@ -70,7 +70,7 @@ struct StreamProgress {
     finish: Option<Result<TurnEnd, AgentError>>,
     /// The last chunk only said that the answer failed; the error may follow as an event of its own.
     awaits_error: bool,
-    /// Why the answer failed, from the last chunk of our own server.
+    /// Reason of the failure, from the last chunk of a server like ours.
     reason: Option<LocalizedText>,
     last_number: Option<u64>,
     chunks: ChunkCache,
@@ -189,13 +189,13 @@ impl StreamReader<'_> {
                 timer.change().reset(last + now_silence);
             }
             silence = now_silence;
-            if size / ROOM > (size - chunk.len()) / ROOM
-                && let Some(room) = out.wait_for_room()
+            if size / CAPACITY_STEP > (size - chunk.len()) / CAPACITY_STEP
+                && let Some(capacity) = out.wait_for_capacity()
             {
                 tokio::select! {
                     biased;
                     () = &mut stopped => return Ok(TurnEnd::Stopped),
-                    room = room => room?,
+                    waited = capacity => waited?,
                 }
                 // The wait was ours, not the upstream's silence.
                 last = Instant::now();

@@ -1,4 +1,4 @@
-//! How a turn ended, and the final text of its reply.
+//! The outcome of a turn, and the final text of its reply.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::fence::FenceTracker;
 use super::{BLANK_LINE, closed};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 
-/// How a turn ended, for people. Stored with the turn.
+/// End of a turn as people see it. Stored with the turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnOutcome {

@@ -16,7 +16,7 @@ use crate::store::{Store, TokenRecord};
 /// Token lookups at once. Any client can cause one without a valid key, and the store has other work.
 const LOOKUPS: usize = 32;
 
-/// How long the use of a token is not recorded again: otherwise every request would be a write.
+/// Time after which the use of a token is recorded again. Recording each use would make every request a write.
 const NOTED: Duration = Duration::from_secs(60);
 
 /// An app whose token is valid.

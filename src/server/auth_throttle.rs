@@ -92,7 +92,7 @@ impl AuthThrottle {
         }
     }
 
-    /// How long to wait, if this exact key was wrong so often that it need not be checked.
+    /// Remaining pause, if this exact key was wrong so often that it need not be checked.
     pub fn repeats(&self, from: IpAddr, key: &[u8], now: Instant) -> Option<Duration> {
         let (key, _) = self.names(key);
         self.lock().counts.get(&(network(from), ThrottleKey::Key(key))).and_then(|count| count.paused(now))
@@ -142,7 +142,7 @@ impl AuthThrottle {
 impl ThrottleState {
     fn count(&mut self, from: IpAddr, what: ThrottleKey, now: Instant) -> &mut FailureCount {
         if self.counts.len() >= COUNTED && !self.counts.contains_key(&(from, what)) {
-            self.make_room(now);
+            self.evict(now);
         }
         let fresh = || FailureCount { wrong: 0, since: now, last: now, until: None, pauses: PAUSES };
         let count = self.counts.entry((from, what)).or_insert_with(fresh);
@@ -153,7 +153,7 @@ impl ThrottleState {
     }
 
     /// Removes expired counts, or else the oldest eighth: never one by one, which would be expensive for each.
-    fn make_room(&mut self, now: Instant) {
+    fn evict(&mut self, now: Instant) {
         self.counts.retain(|_, count| now.duration_since(count.last) <= FORGOTTEN);
         if self.counts.len() >= COUNTED {
             let mut last: Vec<Instant> = self.counts.values().map(|count| count.last).collect();

@@ -25,10 +25,10 @@ const WHOLE: Duration = Duration::from_secs(120);
 /// Longest time without a new piece of the body.
 const PIECE: Duration = Duration::from_secs(30);
 
-/// How long a request waits for a share of the input budget.
-const ROOM: Duration = Duration::from_secs(10);
+/// Longest wait of a request for a share of the input budget.
+const BUDGET_WAIT: Duration = Duration::from_secs(10);
 
-/// `Retry-After` if there is no room in the input budget.
+/// `Retry-After` if the input budget is used up.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Deepest nesting of the JSON.
@@ -80,11 +80,11 @@ impl<T: DeserializeOwned> JsonBody<T> {
     /// Reads and parses a body, unless the process ends first.
     async fn whole(
         request: Request,
-        room: (&Arc<InputBudget>, &BudgetPayer),
+        charged_to: (&Arc<InputBudget>, &BudgetPayer),
         draining: &CancellationToken,
     ) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let collecting = collect(&parts.headers, body.into_data_stream(), room);
+        let collecting = collect(&parts.headers, body.into_data_stream(), charged_to);
         let collected = tokio::select! {
             biased;
             collected = tokio::time::timeout(WHOLE, collecting) => collected,
@@ -116,8 +116,8 @@ async fn collect(
     let announced = announced.map_or(0, |length| usize::try_from(length).unwrap_or(LARGEST));
     // Takes the share for the whole announced length at once: two requests that each hold half of what they
     // need would wait for each other.
-    let room = tokio::time::timeout(ROOM, budget.take(payer, announced));
-    let mut permit = room.await.map_err(|_| no_room())?;
+    let waiting = tokio::time::timeout(BUDGET_WAIT, budget.take(payer, announced));
+    let mut permit = waiting.await.map_err(|_| no_capacity())?;
     let mut all = Vec::with_capacity(announced);
     loop {
         let next = tokio::time::timeout(PIECE, body.next()).await.map_err(|_| too_slow())?;
@@ -130,13 +130,13 @@ async fn collect(
             return Err(too_large());
         }
         if !permit.grow_to(all.len() + piece.len()) {
-            return Err(no_room());
+            return Err(no_capacity());
         }
         all.extend_from_slice(&piece);
     }
 }
 
-fn no_room() -> ApiError {
+fn no_capacity() -> ApiError {
     ApiError::busy("Too much is sent at once; send it again in a moment", AGAIN)
 }
 
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(held.len(), 9_984_000);
         let refused = collect(&headers, pieces(3), (&budget, &app)).await.err().unwrap();
         assert_eq!((refused.status, refused.retry_after), (StatusCode::TOO_MANY_REQUESTS, Some(AGAIN)));
-        // A request that announces its length waits a while, and is refused if no room becomes free.
+        // A request that announces its length waits a while, and is refused if nothing becomes free.
         let announced = HeaderMap::from_iter([(CONTENT_LENGTH, "64000".parse().unwrap())]);
         let refused = collect(&announced, pieces(1), (&budget, &app)).await.err().unwrap();
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
@@ -325,15 +325,15 @@ mod tests {
         }
         let waiting = collect(&announced, pieces(1), (&budget, &app));
         let later = async {
-            tokio::time::sleep(ROOM / 2).await;
+            tokio::time::sleep(BUDGET_WAIT / 2).await;
             // The bytes are dropped, but their share stays taken.
             let permit = held.into_permit();
-            tokio::time::sleep(ROOM / 4).await;
+            tokio::time::sleep(BUDGET_WAIT / 4).await;
             drop(permit);
         };
         let began = tokio::time::Instant::now();
         let (taken, ()) = tokio::join!(waiting, later);
-        assert_eq!((taken.unwrap().len(), began.elapsed()), (64_000, ROOM / 4 * 3));
+        assert_eq!((taken.unwrap().len(), began.elapsed()), (64_000, BUDGET_WAIT / 4 * 3));
     }
 
     #[test]

@@ -21,13 +21,13 @@ use tokio::time::{Instant, Sleep};
 use super::connection_limit::BusyConnection;
 use super::raw_errors;
 
-/// How long the head of a request may take from its first byte, and a new connection until it sends one.
+/// Timeout of a request's head from its first byte, and of the first byte of a new connection.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// How long a peer may read nothing of the bytes written to it. All unread bytes stay in memory.
+/// Longest time in which a peer reads nothing of the bytes written to it. All unread bytes stay in memory.
 const STALL: Duration = Duration::from_secs(60);
 
-/// How long we keep reading after our last byte: closing while the peer still sends would reset the connection
+/// Time that we keep reading after our last byte: closing while the peer still sends would reset the connection
 /// and destroy the answer.
 const LINGER: Duration = Duration::from_secs(2);
 

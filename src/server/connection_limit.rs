@@ -32,10 +32,10 @@ const OTHER_FILES: usize = 256;
 /// Connections that are accepted however low the limit of open files is.
 const FEWEST: usize = 64;
 
-/// How long a connection may wait for its next request.
+/// Longest wait of a connection for its next request.
 const IDLE: Duration = Duration::from_secs(75);
 
-/// How often [`ConnectionLimit::close_idle`] should be called.
+/// Interval at which [`ConnectionLimit::close_idle`] should be called.
 pub const CLOSE_IDLE_EVERY: Duration = Duration::from_secs(5);
 
 /// Bound on connections, shared by all of them.

@@ -28,8 +28,8 @@ use crate::poll_when_woken::poll_when_woken;
 /// Most bytes of a request's head, and of one read.
 const BUFFER: usize = 16 * 1024;
 
-/// How long sent bytes may stay unacknowledged, and a silent peer counts as alive: a pulled cable sends no
-/// notice.
+/// Longest time for which sent bytes may stay unacknowledged, and for which a silent peer counts as alive: a pulled
+/// cable sends no notice.
 const LOST: Duration = Duration::from_secs(60);
 
 /// Bytes of an answer that the kernel buffers unsent. By default it buffers megabytes for a peer that does not

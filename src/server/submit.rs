@@ -1,4 +1,5 @@
-//! Begins a turn that a program asks for: once, whatever is repeated, and only when it is on disk.
+//! Accepts a turn that an app or the owner asks for: once, although the request may be repeated, and only when the turn
+//! is on disk.
 
 mod transaction;
 
@@ -21,73 +22,73 @@ use crate::turn_source::{AppRequest, TurnSource, WhenAway, WhenUnread};
 use crate::turns::InputPermit;
 use crate::util::{hash, hex, random_hex};
 
-/// The session that is meant.
+/// The session that a request names.
 pub enum SessionSelector {
-    /// One of its own.
+    /// A new session.
     Fresh,
-    /// The one of this name; begun now, with what was said before, if there is none.
+    /// The session of this name. If there is none, it begins now, with the messages of the request as its history.
     Named(String),
-    /// The one of this name, which must be there.
+    /// The session of this name, which must exist.
     Existing(String),
-    /// Where this response of the caller left off, or as it was then if it has gone on since.
+    /// The session of this response of the caller; a copy of the session as it was then, if it has gone on since.
     After(String),
 }
 
-/// What is kept of a turn that answers `/v1/responses`.
+/// Data that is stored with a turn that answers `/v1/responses`.
 pub struct ResponseRecord {
-    /// The response it goes on from.
+    /// Id of the response that this one continues.
     pub previous: Option<String>,
-    /// What of the question is repeated in the answer, as JSON.
+    /// The fields of the request that the response repeats, as JSON.
     pub request: String,
 }
 
-/// What a program asks for.
+/// A request for a turn, as one of the endpoints read it.
 pub struct TurnRequest {
-    /// Where.
+    /// The session that the turn belongs to.
     pub session: SessionSelector,
     /// The agent that is asked.
     pub agent: AgentName,
-    /// What.
+    /// The prompt and the messages before it.
     pub spoken: ParsedMessages,
-    /// What else the request says.
+    /// Values of the request's headers.
     pub turn_headers: TurnHeaders,
     /// Sampling and output format, if a model will answer.
     pub params: ModelParams,
-    /// How the client reads the answer.
+    /// The way in which the client reads the answer.
     pub answer: AnswerMode,
     /// Tells this request from every other: see [`fingerprint`].
     pub fingerprint: RequestFingerprint,
 }
 
-/// What is left of a request's bytes once they are read.
+/// Identity of a request, and the charge for its bytes until the turn is stored.
 pub struct RequestFingerprint {
-    /// Tells it from every other request.
+    /// Hash of the endpoint and of all bytes.
     digest: String,
-    /// Counts what is made of it until the turn is stored.
+    /// Charge for the parsed request in memory.
     permit: InputPermit,
 }
 
-/// How the client of a request reads its answer.
+/// The way in which the client of a request reads its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMode {
-    /// In one piece: until it is there the client sees nothing, not even that the agent is away.
+    /// The client gets the answer in one piece. Until then it sees nothing, not even that the agent is away.
     Whole,
-    /// As a stream, which also says that the agent is away.
+    /// The client reads a stream, which also says that the agent is away.
     Streamed,
-    /// Later, under its id: the turn runs to its end whoever reads.
+    /// The client asks for the answer later, by its id: the turn runs to its end with or without readers.
     Background,
 }
 
-/// A turn that has begun, now or when the same was asked before.
+/// A turn that was accepted, by this request or by an equal one before it.
 pub struct SubmittedTurn {
-    /// What happens in it.
+    /// Reads the events of the turn.
     pub reader: TurnReader,
-    /// What the caller calls its session.
+    /// The caller's name for its session.
     pub session: String,
 }
 
 impl SubmittedTurn {
-    /// When it was asked: the same whoever reads it, and when.
+    /// Unix time at which the turn was accepted: equal for every reader.
     pub async fn asked_at(&self, server: &Server) -> i64 {
         let run = self.reader.run.clone();
         let asked = server.store.read(move |tx| tx.asked_at(&run)).await;
@@ -95,13 +96,14 @@ impl SubmittedTurn {
     }
 }
 
-/// Tells one request from another: the endpoint and all of its bytes.
+/// Identifies a request by its endpoint and all of its bytes.
 pub fn fingerprint(endpoint: &str, body: CountedBody) -> RequestFingerprint {
     let digest = hash([endpoint, &hex(&Sha256::digest(&*body))]);
     RequestFingerprint { digest, permit: body.into_permit() }
 }
 
-/// Begins it. On a task of its own: whoever asks may leave at any moment, and what is committed must run.
+/// Accepts a turn, or finds the one that an equal request began. Runs on its own task: the client may leave at any
+/// moment, and a committed turn must run.
 pub async fn submit_turn(
     server: &Arc<Server>,
     caller: &Caller,
@@ -110,7 +112,7 @@ pub async fn submit_turn(
     submit_response(server, caller, turn_request, None).await
 }
 
-/// The same, and keeps it as a response.
+/// Accepts a turn like [`submit_turn`], and stores it as a response if `keep` is given.
 pub async fn submit_response(
     server: &Arc<Server>,
     caller: &Caller,
@@ -176,9 +178,9 @@ async fn submit_here(
     let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away };
     let row = turn_row(caller.session(&name), agent, text, request);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
-    let room = server.limits.take(caller);
-    let has_room = room.is_ok();
-    server.turns.announce(&row, room);
+    let permit_to_run = server.limits.take(caller);
+    let has_capacity = permit_to_run.is_ok();
+    server.turns.announce(&row, permit_to_run);
     let id = row.id.clone();
     let taking = SubmitTransaction {
         turn: row,
@@ -186,7 +188,7 @@ async fn submit_here(
         key: turn_headers.key,
         digest,
         relayed: turn_headers.hops > 0,
-        has_room,
+        has_capacity,
         after,
         must_exist,
         ephemeral,

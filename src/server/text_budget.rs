@@ -1,7 +1,7 @@
 //! Bounds the memory of long texts that clients have not read yet.
 //!
 //! A stored answer, a transcript or a page of messages may have 16 MiB, and a client may read it slowly. So its
-//! bytes count from before it is loaded from the store until the response body is dropped. A text without room
+//! bytes count from before it is loaded from the store until the response body is dropped. A text without a permit
 //! waits in the store. Each app has a share, and a part is reserved for the owner, as in the input budget.
 
 use std::sync::Arc;
@@ -20,10 +20,10 @@ const LIMITS: InputLimits = InputLimits { all: 32 * MIB, share: 12 * MIB, owner:
 /// Texts up to this many bytes are not counted.
 pub const SHORT: usize = 16 * 1024;
 
-/// How long a request waits for room if it can simply be repeated.
-const ROOM: Duration = Duration::from_secs(10);
+/// Longest wait for the budget by a request that can simply be repeated.
+const BUDGET_WAIT: Duration = Duration::from_secs(10);
 
-/// `Retry-After` when there is no room.
+/// `Retry-After` when the budget is used up.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Memory budget for long texts, one per server.
@@ -44,7 +44,7 @@ impl Default for TextBudget {
 }
 
 impl TextBudget {
-    /// Loads a text from the store, waiting until there is room for it. `read` gets the number of bytes that it
+    /// Loads a text from the store, waiting until the budget allows it. `read` gets the number of bytes that it
     /// may load; they count until the permit is dropped.
     pub async fn load<T: Send + 'static>(
         &self,
@@ -67,7 +67,7 @@ impl TextBudget {
         }
     }
 
-    /// Like [`load`](Self::load), for a request that gets an error with `Retry-After` if no room becomes free
+    /// Like [`load`](Self::load), for a request that gets an error with `Retry-After` if nothing becomes free
     /// in time.
     pub async fn load_soon<T: Send + 'static>(
         &self,
@@ -75,13 +75,13 @@ impl TextBudget {
         caller: &Caller,
         read: impl Fn(&Tx<'_>, usize) -> store::Result<LoadResult<T>> + Clone + Send + 'static,
     ) -> Result<(T, Option<InputPermit>), ApiError> {
-        let loaded = tokio::time::timeout(ROOM, self.load(store, &caller.payer(), read)).await;
-        Ok(loaded.map_err(|_| no_room("ask for this one again in a moment"))??)
+        let loaded = tokio::time::timeout(BUDGET_WAIT, self.load(store, &caller.payer(), read)).await;
+        Ok(loaded.map_err(|_| no_capacity("ask for this one again in a moment"))??)
     }
 }
 
-/// Error for a text without room; `next` says what to do.
-pub fn no_room(next: &str) -> ApiError {
+/// Error for a text that the budget does not allow; `next` says what to do.
+pub fn no_capacity(next: &str) -> ApiError {
     ApiError::busy(format!("Too many long answers are waiting to be read; {next}"), AGAIN)
 }
 

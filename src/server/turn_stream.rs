@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::revocable_body::held;
 use super::sse::SseBuffer;
-use super::text_budget::{SHORT, no_room};
+use super::text_budget::{SHORT, no_capacity};
 use super::turn_result::{EndParts, TurnResult};
 use super::{ApiError, Caller, Server};
 use crate::agent::{PriorAsk, TurnEvent};
@@ -31,8 +31,8 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// panicked, or the room has not reached it in its queue.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How long a finished answer waits for memory in the text budget, until others have been sent.
-const ROOM: Duration = Duration::from_secs(60);
+/// Longest wait of a finished answer for the text budget, until other answers have been sent.
+const BUDGET_WAIT: Duration = Duration::from_secs(60);
 
 /// Event id of the beginning: carried by the last of the events that [`StreamFormat::begin`] writes.
 pub const START: &str = "start";
@@ -56,8 +56,8 @@ pub struct TurnReader {
     /// Whether it streams events, and does not only wait for the end.
     streams: bool,
     /// Share of the text budget that the final text occupies, if it is long.
-    room: Option<InputPermit>,
-    /// Whose share of the text budget `room` counts against.
+    permit: Option<InputPermit>,
+    /// Whose share of the text budget `permit` counts against.
     payer: BudgetPayer,
     /// Result of the turn, kept while the rest of its text is streamed.
     ended: Option<Box<TurnResult>>,
@@ -126,7 +126,7 @@ impl TurnReader {
             position: position.unwrap_or_default(),
             revoked: caller.revoked.clone(),
             streams: false,
-            room: None,
+            permit: None,
             payer: caller.payer(),
             ended: None,
             told_anew: false,
@@ -145,11 +145,11 @@ impl TurnReader {
                     () = self.revoked.cancelled() => return Err(ApiError::invalid_key()),
                 }
             }
-            let ended = tokio::time::timeout(ROOM, self.read_end(EndParts::Text)).await;
+            let ended = tokio::time::timeout(BUDGET_WAIT, self.read_end(EndParts::Text)).await;
             if let Some(ended) =
-                ended.map_err(|_| no_room("this one is kept, ask for its run in a moment"))??
+                ended.map_err(|_| no_capacity("this one is kept, ask for its run in a moment"))??
             {
-                return Ok(held(make(*ended), self.revoked.clone(), self.room.take()));
+                return Ok(held(make(*ended), self.revoked.clone(), self.permit.take()));
             }
             match self.look_again().await? {
                 ReadProgress::Yes | ReadProgress::Ended(_) => {}
@@ -160,7 +160,7 @@ impl TurnReader {
         }
     }
 
-    /// Loads the result of the turn, if it has ended. Waits until the text budget has room for a long text; the
+    /// Loads the result of the turn, if it has ended. Waits until the text budget allows a long text; the
     /// text counts against the budget until this reader is dropped.
     async fn read_end(&mut self, parts: EndParts) -> store::Result<Option<Box<TurnResult>>> {
         let is_long = |watch: &TurnWatch| watch.log.size() > SHORT;
@@ -169,8 +169,8 @@ impl TurnReader {
             // wait.
             self.watch = None;
         }
-        let (ended, room) = TurnResult::read(&self.server, &self.payer, &self.run, parts).await?;
-        self.room = room;
+        let (ended, permit) = TurnResult::read(&self.server, &self.payer, &self.run, parts).await?;
+        self.permit = permit;
         Ok(ended.map(Box::new))
     }
 
@@ -320,7 +320,7 @@ struct EventStream<S> {
     said: Instant,
 }
 
-/// How a stream ends.
+/// End of a stream.
 #[derive(Clone, Copy)]
 enum StreamEnd {
     /// Everything was written.

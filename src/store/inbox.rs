@@ -7,7 +7,7 @@ use super::{Result, Tx, unix_now};
 
 impl Tx<'_> {
     /// Marks an event as seen. `false` if it was seen before: its effects have happened.
-    pub fn see(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<bool> {
+    pub fn mark_new(&self, account: &AccountId, room: &RoomId, event: &EventId) -> Result<bool> {
         let new = self
             .conn
             .prepare_cached("INSERT OR IGNORE INTO inbox (account, room, event, at) VALUES (?1, ?2, ?3, ?4)")?

@@ -2,7 +2,7 @@
 //!
 //! A log holds the text of its turn until the end. So an upstream that sends much is read only as fast as a reader
 //! takes it: a turn whose readers all stand still stands still too, and a long turn waits while the budget is used up.
-//! A turn that nobody reads goes on. A turn that waits for room too long is cut short, and its text says so.
+//! A turn that nobody reads goes on. A turn that waits too long for the budget is cut short, and its text says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ const FREE_ROOM: usize = 1024 * 1024;
 /// Bytes that even the fastest stream may be behind before the upstream waits.
 const BEHIND: usize = 64 * 1024;
 
-/// Longest wait of a turn for room in the budget.
+/// Longest wait of a turn for the budget.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Logs are charged in steps of this many bytes, so that most deltas touch nothing that all streams share.
@@ -38,7 +38,7 @@ const STEP: usize = 4096;
 pub struct LogBudget {
     used: AtomicUsize,
     all: usize,
-    /// Wakes the turns that wait for room when a log is dropped.
+    /// Wakes the turns that wait for the budget when a log is dropped.
     freed: Notify,
     /// Permits to grow although the budget is used up.
     beyond: Arc<Semaphore>,
@@ -46,7 +46,7 @@ pub struct LogBudget {
 
 /// The budget of all logs stayed used up for `PATIENCE`; the engine cuts the turn short.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub struct NoCapacity;
 
 impl Default for LogBudget {
     fn default() -> Self {
@@ -174,7 +174,7 @@ impl LogState {
 
 impl TurnLog {
     /// Whether the engine should read more from the upstream now.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         let inner = self.lock();
         let waits_for_readers = self.waits_for_readers && inner.is_unread();
         !waits_for_readers && !self.waits_for_others(&inner)
@@ -186,7 +186,7 @@ impl TurnLog {
     }
 
     /// Waits until the engine should read more from the upstream. A log without readers waits only for the budget.
-    pub async fn room(&self) -> Result<(), NoRoom> {
+    pub async fn wait_for_capacity(&self) -> Result<(), NoCapacity> {
         let budget = self.lock().counted.budget.clone();
         tokio::time::timeout(PATIENCE, async {
             loop {
@@ -203,7 +203,7 @@ impl TurnLog {
             }
         })
         .await
-        .map_err(|_| NoRoom)?;
+        .map_err(|_| NoCapacity)?;
         // The server closes the connection of a reader that takes nothing at all, so this ends too.
         loop {
             let read_on = self.read_on.notified();
@@ -245,17 +245,17 @@ mod tests {
     async fn an_upstream_waits_for_readers_that_take_nothing_and_for_nobody_else() {
         let log = log(&Arc::default());
         says(&log, 1000 * KIB);
-        assert!(log.has_room(), "nobody reads it");
+        assert!(log.has_capacity(), "nobody reads it");
         let mut reader = LogReader::new(log.clone());
-        assert!(log.has_room(), "whoever waits for the end is not behind");
+        assert!(log.has_capacity(), "a reader that waits for the end is not behind");
         reader.streams();
-        assert!(!log.has_room());
+        assert!(!log.has_capacity());
         let other = LogReader::new(log.clone());
-        assert!(log.has_room(), "somebody waits for the end");
+        assert!(log.has_capacity(), "somebody waits for the end");
         drop(other);
         let waiting = tokio::spawn({
             let log = log.clone();
-            async move { log.room().await }
+            async move { log.wait_for_capacity().await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
@@ -264,34 +264,34 @@ mod tests {
         assert_eq!(waiting.await.unwrap(), Ok(()));
         // The upstream goes on when the reader leaves.
         says(&log, 1000 * KIB);
-        assert!(!log.has_room());
+        assert!(!log.has_capacity());
         drop(reader);
-        assert!(log.has_room());
+        assert!(log.has_capacity());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn logs_count_together_and_a_long_one_waits_for_room_but_not_for_ever() {
+    async fn logs_count_together_and_a_long_one_waits_for_the_budget_but_not_for_ever() {
         let budget = Arc::new(LogBudget::new(1000 * KIB));
         let (long, short) = (log(&budget), log(&budget));
         let room = TurnLog::new(16 << 20).within(budget.clone());
         says(&long, 999 * KIB);
         says(&short, KIB);
         room.append(TurnEvent::Text(&"x".repeat(100 * KIB))).unwrap();
-        assert_eq!((long.has_room(), short.has_room(), room.has_room()), (false, true, true));
+        assert_eq!((long.has_capacity(), short.has_capacity(), room.has_capacity()), (false, true, true));
         // One log may always come to its end.
         let other = log(&budget);
         says(&other, 100 * KIB);
-        assert!(!other.has_room());
-        assert_eq!(other.room().await, Ok(()));
-        assert!(other.has_room());
+        assert!(!other.has_capacity());
+        assert_eq!(other.wait_for_capacity().await, Ok(()));
+        assert!(other.has_capacity());
         let began = tokio::time::Instant::now();
-        assert_eq!(long.room().await, Err(NoRoom));
+        assert_eq!(long.wait_for_capacity().await, Err(NoCapacity));
         assert_eq!(began.elapsed(), PATIENCE);
         let later = async {
             tokio::time::sleep(PATIENCE / 2).await;
             drop((short, room, other));
         };
-        let (waited, ()) = tokio::join!(long.room(), later);
+        let (waited, ()) = tokio::join!(long.wait_for_capacity(), later);
         assert_eq!(waited, Ok(()));
         drop(long);
         assert_eq!(budget.used(), 0, "nothing is left behind");

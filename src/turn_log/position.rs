@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How far a reader has read. It is also valid for the next process' log of the same turn: there the reader knows all
+/// Position of a reader. It is also valid for the next process' log of the same turn: there the reader knows all
 /// text before the position, and every event that lies between that text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPosition {

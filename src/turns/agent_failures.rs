@@ -11,8 +11,8 @@ use crate::turn_source::TurnAsker;
 /// Failures in a row that prove the agent broken. Fewer may be about one prompt.
 const FAILURES: usize = 3;
 
-/// How long a failure says something about the present. Longer than a turn is retried by default; if nobody has asked
-/// for this long, the state is unknown.
+/// Time for which a failure says something about the present. Longer than a turn is retried by default. If nobody has
+/// asked for this long, the state is unknown.
 const KNOWN: Duration = Duration::from_secs(15 * 60);
 
 /// Tries that failed since the last success.
@@ -125,7 +125,7 @@ mod tests {
 
     /// With one room only, a wrong model name must not pass for that room's unfit prompts.
     #[test]
-    fn whoever_was_never_answered_asks_nothing_wrong() {
+    fn an_asker_who_was_never_answered_asks_nothing_wrong() {
         let (mut trouble, now) = (AgentFailures::default(), Instant::now());
         for _ in 0..FAILURES {
             assert_eq!(trouble.known(now), None);

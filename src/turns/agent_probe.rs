@@ -15,10 +15,10 @@ use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 use crate::reply;
 
-/// How long an answer counts. Several who watch ask the agent once.
+/// Time for which an answer counts, so that several monitors cause one request.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// How long the agent may take. A health check waits for it.
+/// Timeout of the agent's answer. A health check waits for it.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The last answer of each agent.
@@ -65,9 +65,9 @@ pub enum AgentHealth {
     Refused(String),
     /// It is there, and the last turns failed all the same.
     Failing {
-        /// How many of them.
+        /// Number of the latest failures in a row.
         times: usize,
-        /// Why the last of them did.
+        /// Reason of the last one.
         why: String,
     },
 }
@@ -75,13 +75,13 @@ pub enum AgentHealth {
 /// An agent that was asked whether it would answer, for the people of a room.
 #[derive(Clone, Debug)]
 pub struct AgentCheck {
-    /// Its name, if it is another one than the default agent.
+    /// Name of the agent, if it is not the default one.
     pub name: Option<AgentName>,
     /// Its description of itself.
     pub about: AgentInfo,
-    /// Who would answer, or why nobody would.
+    /// The agent that would answer, or the reason why none would.
     pub reached: Result<AnsweringAgent, AgentError>,
-    /// How often in a row turns failed although the agent is there, and why the last one did.
+    /// Number of turns that failed in a row although the agent is there, and the reason of the last failure.
     pub failing: Option<(usize, LocalizedText)>,
 }
 

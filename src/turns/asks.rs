@@ -4,7 +4,7 @@
 //! a task of its own, so that it ends even if the agent is dropped: it is answered, times out, is stopped, is denied by the
 //! end of the process, or is withdrawn. Every failure is a denial.
 
-mod answer;
+mod app_answer;
 mod lifecycle;
 mod message;
 mod opening;
@@ -14,23 +14,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use talaria_platform::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::readers::TurnLogs;
-use super::sink::TurnSink;
 use super::source;
-use super::upstream_reports::UpstreamReports;
-use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, AskPosition, DenyReason, TurnEvent};
+use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
 use crate::delivery::Delivery;
 use crate::i18n::TextKey;
 use crate::ids::{AskId, TurnId};
 use crate::rules::LiveRules;
 use crate::store::{self, GATEWAY, Store, TurnRow};
-pub use answer::{AnswerResult, AskReply};
-use lifecycle::AskContext;
+pub use app_answer::{AnswerResult, AskReply};
+use lifecycle::AskTask;
 use message::tell;
 pub use opening::PER_TURN;
 
@@ -87,10 +84,10 @@ impl Asks {
     }
 
     /// Opens an ask and waits for its end.
-    async fn ask(self: Arc<Self>, turn: TurnRow, stop: CancellationToken, ask: Ask) -> AskChoice {
+    pub async fn ask(self: Arc<Self>, turn: TurnRow, stop: CancellationToken, ask: Ask) -> AskChoice {
         let (reply, choice) = oneshot::channel();
-        let asking = AskContext { asks: self.clone(), turn, stop: stop.clone() };
-        self.tasks.spawn(asking.run(ask, reply));
+        let task = AskTask { asks: self.clone(), turn, stop: stop.clone() };
+        self.tasks.spawn(task.run(ask, reply));
         let choice = choice.await.unwrap_or(AskChoice::Deny(DenyReason::Failed));
         // The last look: nothing is awaited between this and the agent.
         match choice {
@@ -108,48 +105,5 @@ impl Asks {
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<AskId, Arc<Notify>>> {
         self.waiting.lock()
-    }
-}
-
-/// The [`AgentOutput`] of one attempt of a turn: events go to the sink, asks to people.
-pub(super) struct TurnOutput<'a> {
-    sink: &'a TurnSink<'a>,
-    asks: &'a Arc<Asks>,
-    turn: &'a TurnRow,
-    /// Fired when a person stops the turn.
-    stop: &'a CancellationToken,
-    /// The agent's reports about the session.
-    pub reports: UpstreamReports,
-}
-
-impl<'a> TurnOutput<'a> {
-    pub fn new(
-        sink: &'a TurnSink<'a>,
-        asks: &'a Arc<Asks>,
-        turn: &'a TurnRow,
-        stop: &'a CancellationToken,
-    ) -> Self {
-        Self { sink, asks, turn, stop, reports: UpstreamReports::default() }
-    }
-}
-
-impl AgentOutput for TurnOutput<'_> {
-    fn emit(&self, event: TurnEvent<'_>) {
-        match event {
-            TurnEvent::Upstream(report) => self.reports.put(report),
-            event => self.sink.emit(event),
-        }
-    }
-
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
-        Box::pin(self.asks.clone().ask(self.turn.clone(), self.stop.clone(), ask))
-    }
-
-    fn replace_text(&self, text: &str) {
-        self.sink.replace_text(text);
-    }
-
-    fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
-        self.sink.wait_for_room()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use talaria_platform::{BoxFuture, PlaceLifetime};
 use tokio_util::sync::CancellationToken;
 
-use super::asks::TurnOutput;
 use super::input_slot::{self, Reload};
+use super::output::TurnOutput;
 use super::sink::TurnSink;
 use super::source::{self, may_talk_to};
 use super::{RunningTurn, Turns, fallback_notices};
@@ -42,6 +42,14 @@ enum DispatchRefusal {
     NotAdmitted(LocalizedText),
 }
 
+/// Whether the agent may be run with the request of a try.
+enum RequestReadiness {
+    /// The request is stored.
+    Stored,
+    /// The try ended before that, and the agent is not run.
+    Ended(AttemptEnd),
+}
+
 impl Turns {
     /// Prepares and stores the request if there is none, and runs the agent once. After that a large prompt is only in
     /// the store; see [`Turns::load_input`].
@@ -67,8 +75,9 @@ impl Turns {
                 }
             }
         }
-        if let Err(end) = Box::pin(self.make_ready(&own.agent, row, turn, prepared, sink, running)).await? {
-            return Ok(end);
+        match Box::pin(self.make_ready(&own.agent, row, turn, prepared, sink, running)).await? {
+            RequestReadiness::Stored => {}
+            RequestReadiness::Ended(end) => return Ok(end),
         }
         let Some(prepared) = prepared.as_mut() else { return Ok(AttemptEnd::Ran(Ok(TurnEnd::Stopped))) };
         failpoint("turn.dispatched");
@@ -137,7 +146,7 @@ impl Turns {
         tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped))
     }
 
-    /// Makes the request if there is none, and stores it. `Err`: the try ended before that.
+    /// Makes the request if there is none, and stores it.
     async fn make_ready(
         &self,
         agent: &SharedAgent,
@@ -146,8 +155,8 @@ impl Turns {
         prepared: &mut Option<PreparedTurn>,
         sink: &TurnSink<'_>,
         running: &RunningTurn,
-    ) -> store::Result<Result<(), AttemptEnd>> {
-        let stopped = || Ok(Err(AttemptEnd::Ran(Ok(TurnEnd::Stopped))));
+    ) -> store::Result<RequestReadiness> {
+        let stopped = || Ok(RequestReadiness::Ended(AttemptEnd::Ran(Ok(TurnEnd::Stopped))));
         loop {
             if prepared.is_none() {
                 let made = tokio::select! {
@@ -159,14 +168,14 @@ impl Turns {
                 };
                 match made {
                     Ok(made) => *prepared = Some(made),
-                    Err(error) => return Ok(Err(AttemptEnd::Ran(Err(error)))),
+                    Err(error) => return Ok(RequestReadiness::Ended(AttemptEnd::Ran(Err(error)))),
                 }
                 failpoint("turn.prepared");
             }
             let Some(made) = prepared.as_ref() else { return stopped() };
             input_slot::set_aside(row, turn, running);
             let Err(refusal) = self.dispatch(&agent.about(), row, turn, made).await? else {
-                return Ok(Ok(()));
+                return Ok(RequestReadiness::Stored);
             };
             *prepared = None;
             match refusal {
@@ -179,7 +188,9 @@ impl Turns {
                     turn.without_fallback = true;
                     self.load_input(row, turn, prepared, Reload::All, (sink, running)).await?;
                 }
-                DispatchRefusal::NotAdmitted(words) => return Ok(Err(AttemptEnd::NotAdmitted(words))),
+                DispatchRefusal::NotAdmitted(words) => {
+                    return Ok(RequestReadiness::Ended(AttemptEnd::NotAdmitted(words)));
+                }
             }
         }
     }
@@ -195,7 +206,7 @@ impl Turns {
     ) -> store::Result<Result<(), DispatchRefusal>> {
         let (own, live) = (turn.agent.clone(), self.live.clone());
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
-        let prompt = source::may_be_edited(&row.source).then(|| row.prompt.clone());
+        let prompt = source::prompt_may_be_edited(&row.source).then(|| row.prompt.clone());
         let max = source::max_text(&self.delivery, &row.source);
         let asked = about.taking(&turn.agent, &prepared.agent);
         let rewind = asked.map_or(RewindSupport::Unknown, |asked| asked.rewind);

@@ -40,18 +40,18 @@ impl Turns {
         before: PriorProgress,
         outcome: TurnOutcome,
     ) -> store::Result<()> {
-        let _room = match log.size() > LARGE {
+        let _permit = match log.size() > LARGE {
             true => self.long_ends.acquire().await.ok(),
             false => None,
         };
-        let TurnSummary { text, differs, tools, files, more_files, attached, usage, records, shown } =
+        let TurnSummary { text, differs, tools, files, more_files, attached, usage, records, shown: seen } =
             log.take_summary();
         let (edited, history) = (before.edited, before.history);
-        let now = self.now(turn).await?;
+        let conditions = self.end_conditions(turn).await?;
         let text_replaced = differs || !goes_on(&text, &before.already_shown, &outcome);
-        let (text, outcome) = match now.permitted {
+        let (text, outcome) = match conditions.permitted {
             true => (longer(text, before.already_shown, &outcome), outcome),
-            false => only_seen(text, shown, before, now.anchored),
+            false => only_seen(text, seen, before, conditions.anchored),
         };
         let whole = is_whole(&outcome);
         let blank = text.trim().is_empty();
@@ -63,24 +63,24 @@ impl Turns {
         let again = edited && edits;
         let kind = if blank && outcome != TurnOutcome::Done { BodyKind::Notice } else { BodyKind::Answer };
         let rules = self.live.now();
-        let words: &TextCatalog = match now.may_retry {
+        let words: &TextCatalog = match conditions.may_retry {
             true => &rules.words,
             false => &rules.words.without_retry_offers(),
         };
         let own = self.agent_of(turn).name;
-        let asked = self.agent_taking(turn, now.asked.as_ref().unwrap_or(&own));
+        let asked = self.agent_taking(turn, conditions.asked.as_ref().unwrap_or(&own));
         let model = asked.is_some_and(|asked| asked.is_model());
-        let shown = || match blank && outcome == TurnOutcome::Done && model {
+        let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
         };
         // An asker who may no longer be answered gets no files either.
-        let (files, more) = if now.permitted { (files, more_files) } else { (Vec::new(), 0) };
+        let (files, more) = if conditions.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = answer_files::sort(files, more, takes, words);
         let parts = match &turn.source {
             TurnSource::Room(question) => {
-                let shown = shown() + notes.as_str();
+                let shown = final_text() + notes.as_str();
                 let max = source::max_text(&self.delivery, &turn.source);
                 final_parts(
                     question,
@@ -90,7 +90,7 @@ impl Turns {
                     MessageBody { failed: blank || !whole, ..MessageBody::new(kind, "") },
                 )
             }
-            // Its readers render the text themselves.
+            // Readers of an app's turn render the text themselves.
             TurnSource::App(_) => Vec::new(),
         };
         let attached = source::attached(&turn.source, attached);
@@ -115,7 +115,7 @@ impl Turns {
             parts,
             files,
         };
-        let mark = now.permitted.then(|| mark(&finish.outcome)).flatten();
+        let mark = conditions.permitted.then(|| mark(&finish.outcome)).flatten();
         let finish = Arc::new(finish);
         self.keep_end(turn.clone(), finish.clone(), again).await?;
         self.surface(&turn.source).ended(&finish.outcome);
@@ -127,23 +127,23 @@ impl Turns {
 
     /// Reads the conditions now that the answer is there. Retries while the store fails: otherwise the answer would be
     /// lost.
-    async fn now(&self, turn: &Arc<TurnRow>) -> store::Result<EndConditions> {
+    async fn end_conditions(&self, turn: &Arc<TurnRow>) -> store::Result<EndConditions> {
         loop {
             let (row, live) = (turn.clone(), self.live.clone());
-            let now = self.store.read(move |tx| {
+            let conditions = self.store.read(move |tx| {
                 let (anchored, asked) = (tx.anchor(&row.id)?.is_some(), tx.request_agent(&row.id)?);
                 let rules = live.now();
                 let (permitted, may_retry) =
                     (permitted(tx, &rules, &row.source)?, may_retry(tx, &rules, &row.source)?);
                 Ok(EndConditions { permitted, anchored, asked, may_retry })
             });
-            match now.await {
+            match conditions.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),
                 Err(error) if !self.draining.is_cancelled() => {
                     tracing::error!(%error, "an answer waits for the store");
                     tokio::time::sleep(super::STORE_PAUSE).await;
                 }
-                now => return now,
+                conditions => return conditions,
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The bytes of a prompt count from the first one read until the turn is stored, and again from when the engine loads
 //! the stored turn until the agent has taken it; in between they are only on disk. Each app has a share, so that one
 //! app cannot keep the others from asking; one part is for the owner alone, and one for rooms. A small prompt may
-//! overtake a large one that waits for room.
+//! overtake a large one that waits for the budget.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,14 +91,14 @@ impl InputBudget {
         Self { used: Mutex::default(), freed: Notify::new(), limits }
     }
 
-    /// Charges `bytes` if there is room for them. More than a share counts as a share: a large prompt must come through
+    /// Charges `bytes` if the budget allows it. More than a share counts as a share: a large prompt must come through
     /// some time.
     pub fn try_take(self: &Arc<Self>, payer: &BudgetPayer, bytes: usize) -> Option<InputPermit> {
         let bytes = bytes.min(self.limits.share);
         self.add(payer, bytes).then(|| InputPermit { budget: self.clone(), payer: payer.clone(), bytes })
     }
 
-    /// Waits for room and charges `bytes`, by the rules of [`InputBudget::try_take`].
+    /// Waits until the budget allows it and charges `bytes`, by the rules of [`InputBudget::try_take`].
     pub async fn take(self: &Arc<Self>, payer: &BudgetPayer, bytes: usize) -> InputPermit {
         loop {
             let freed = self.freed.notified();
@@ -142,7 +142,7 @@ impl InputBudget {
 }
 
 impl InputPermit {
-    /// Raises the charge to `bytes`. Returns false, and changes nothing, if there is no room for the difference.
+    /// Raises the charge to `bytes`. Returns false, and changes nothing, if the budget does not allow the difference.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.min(self.budget.limits.share).saturating_sub(self.bytes);
         let grown = self.budget.add(&self.payer, more);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_told_and_a_small_one_does_not_wait_behind_a_large_one() {
+    async fn a_waiting_payer_is_told_and_a_small_one_does_not_wait_behind_a_large_one() {
         let (budget, one) = (budget(), BudgetPayer::app("one"));
         let held = budget.try_take(&one, 20).unwrap();
         let (waiting, payer) = (budget.clone(), one.clone());

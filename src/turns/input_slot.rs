@@ -22,7 +22,8 @@ use crate::turn_source::TurnSource;
 /// Input with more bytes is not held while the agent runs.
 const LARGE: usize = 16 * 1024;
 
-/// How long an answer waits for room for its prompt before both are stored. Others may hold the whole budget.
+/// Longest wait of a finished answer for the memory of its prompt, before both are stored. Other turns may hold the
+/// whole budget.
 const AT_END: Duration = Duration::from_secs(5);
 
 /// Charge of a running turn to the [`InputBudget`](super::InputBudget).
@@ -115,7 +116,7 @@ pub(super) fn hand_over(prepared: &mut PreparedTurn, running: &RunningTurn) -> P
 /// The part of set-aside input to load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reload {
-    /// The prompt, for the transcript. The answer is there, so this waits for room only for [`AT_END`].
+    /// The prompt, for the transcript. The answer is there, so this waits for the budget only for [`AT_END`].
     Question,
     /// Only the request, if there is one: it is sent again unchanged.
     Request,
@@ -124,7 +125,7 @@ pub(super) enum Reload {
 }
 
 impl Turns {
-    /// Loads the input that was set aside, if any, once there is room for it.
+    /// Loads the input that was set aside, if any, once the budget allows it.
     pub(super) async fn load_input(
         &self,
         row: &mut Arc<TurnRow>,
@@ -143,7 +144,7 @@ impl Turns {
                     .await
                     .ok()
             }
-            Reload::Request | Reload::All => self.room_for_input(row, bytes, (sink, running)).await,
+            Reload::Request | Reload::All => self.wait_for_input_budget(row, bytes, (sink, running)).await,
         };
         running.input.put(permit);
         if let (Reload::Request, Some(prepared)) = (what, prepared.as_mut()) {
@@ -188,7 +189,7 @@ impl Turns {
         match (what, prepared) {
             (Reload::Question, _) => running.input.lock().set_aside = None,
             (Reload::Request | Reload::All, Some(prepared)) => {
-                running.input.put(self.room_for_input(row, bytes, (sink, running)).await);
+                running.input.put(self.wait_for_input_budget(row, bytes, (sink, running)).await);
                 self.load_request(row, prepared).await?;
             }
             (Reload::Request | Reload::All, None) => {
@@ -208,7 +209,7 @@ impl Turns {
     }
 
     /// Waits until `bytes` may be held. `None` if the turn ends meanwhile: it then needs little input.
-    pub(super) async fn room_for_input(
+    pub(super) async fn wait_for_input_budget(
         &self,
         row: &TurnRow,
         bytes: usize,

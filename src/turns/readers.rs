@@ -20,11 +20,11 @@ use crate::store::{self, TurnRow};
 use crate::turn_log::{LogBudget, LogReader, TurnLog};
 use crate::turn_source::WhenUnread;
 
-/// How long the log of an app's turn stays after its end. Later readers get the stored text.
+/// Time that the log of an app's turn stays after its end. Later readers get the stored text.
 const KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// Most bytes of all logs that stay after their end; the oldest go first. A small part of the budget of all logs, so
-/// that growing logs find room.
+/// that growing logs find capacity.
 const KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Bytes counted for each kept log beside its content.
@@ -158,8 +158,8 @@ impl TurnLogs {
     }
 
     /// Ends the log: the turn is over, or goes on in another process. Drops the permit first, so that a caller who sees
-    /// the end on its stream and asks at once finds room. A caller who sees the end in the store, a moment earlier, may
-    /// not.
+    /// the end on its stream and asks at once is not refused. A caller who sees the end in the store, a moment earlier,
+    /// may be.
     pub fn end(&self, id: &TurnId, log: &TurnLog) {
         let permit = self.lock().open.get_mut(id).and_then(|watched| watched.permit.take());
         drop(permit);
@@ -239,10 +239,10 @@ impl Turns {
 
     /// Cuts a history to the newest messages that an agent can ever be sent: nobody would read the rest again.
     pub fn newest(&self, mut history: Vec<SessionMessage>) -> Vec<SessionMessage> {
-        let (most, mut room) = (self.settings.history_messages, self.settings.history_bytes);
+        let (most, mut bytes_left) = (self.settings.history_messages, self.settings.history_bytes);
         let fits = |message: &&SessionMessage| {
-            room.checked_sub(message.content.len()).is_some_and(|left| {
-                room = left;
+            bytes_left.checked_sub(message.content.len()).is_some_and(|left| {
+                bytes_left = left;
                 true
             })
         };
@@ -297,7 +297,7 @@ impl Turns {
         &self.draining
     }
 
-    /// Asks one turn to end. A waiting turn ends at once, whatever it waits for.
+    /// Asks one turn to end. A waiting turn ends at once.
     pub async fn stop(self: &Arc<Self>, session: &SessionId, id: &TurnId) -> store::Result<()> {
         let turn = id.clone();
         self.store.write(move |tx| tx.ask_to_stop(&turn)).await?;

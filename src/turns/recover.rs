@@ -1,6 +1,6 @@
 //! Recovers the answer to a turn that may have run and must not run again, if the agent can find it.
 
-use super::asks::TurnOutput;
+use super::output::TurnOutput;
 use super::run::RunResult;
 use super::sink::TurnSink;
 use super::{RunningTurn, Turns};

@@ -25,7 +25,7 @@ const BACKOFF: Backoff = Backoff::between(Duration::from_millis(500), Duration::
 struct FailedTries {
     /// Progress of the turn when the first of them failed.
     progress: usize,
-    /// When the turn is given up.
+    /// Time when the turn is given up.
     deadline: Instant,
     /// The deadline for people. Worked out once, or between two minutes the notice would change back and forth.
     until: UtcTime,
@@ -162,7 +162,7 @@ impl Turns {
         }
     }
 
-    /// How long a turn is tried again.
+    /// Time for which a turn is tried again.
     fn retry_for(&self, row: &TurnRow) -> Duration {
         match self.lasts(&row.source) {
             // A script waits for each answer, and nobody goes on with it later.
@@ -180,7 +180,7 @@ impl Turns {
         sink: &TurnSink<'_>,
         running: &RunningTurn,
     ) -> store::Result<bool> {
-        if !source::may_be_edited(&row.source) {
+        if !source::prompt_may_be_edited(&row.source) {
             return Ok(false);
         }
         let id = row.id.clone();

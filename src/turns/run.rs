@@ -22,7 +22,7 @@ use crate::turn_log::TurnLog;
 /// Mark on a question whose turn begins.
 const TAKEN_UP: &str = "👀";
 
-/// Progress of a turn before this process loaded it.
+/// State of a turn in the store when it is loaded.
 pub(super) struct PriorProgress {
     /// Text that people could already read.
     pub already_shown: String,
@@ -47,8 +47,14 @@ pub(super) enum TurnPermission {
     NotThisAgent,
 }
 
-/// A turn, its session, its earlier progress, and the history.
-type LoadedTurn = (Arc<TurnRow>, SessionRow, PriorProgress, Vec<SessionMessage>);
+/// A turn as the store has it when the engine takes it up.
+struct LoadedTurn {
+    /// Shared with the end of the turn, because it may be large.
+    row: Arc<TurnRow>,
+    session: SessionRow,
+    before: PriorProgress,
+    history: Vec<SessionMessage>,
+}
 
 /// Ends the log when it is dropped, also by an error or a panic: the readers of the log wait for its end.
 struct EndOfLog<'a> {
@@ -76,13 +82,14 @@ impl Turns {
     pub(super) async fn run(&self, running: &RunningTurn) -> store::Result<()> {
         // Beginning and end are boxed: a turn spends its time between them, and a stream should take little memory.
         let loaded = Box::pin(self.load(running)).await?;
-        let Some((turn, session, before, history)) = loaded else {
+        let Some(loaded) = loaded else {
             // The turn is over already, or was removed before it began: its readers must not wait for anything.
             if let Some(log) = self.logs.of(&running.id) {
                 drop(EndOfLog { logs: &self.logs, log: &log, id: &running.id });
             }
             return Ok(());
         };
+        let (turn, before) = (&loaded.row, &loaded.before);
         if !self.can_be_answered(&turn.source) {
             return Ok(());
         }
@@ -90,12 +97,12 @@ impl Turns {
             self.mark(&turn.source, TAKEN_UP);
         }
         let account = self.account_of(&turn.source);
-        let log = self.logs.open(&turn, self.settings.turn_bytes);
+        let log = self.logs.open(turn, self.settings.turn_bytes);
         log.told_before(before.already_shown.clone());
-        let shown = self.present(&turn, &log, before.already_shown.clone());
+        let shown = self.present(turn, &log, before.already_shown.clone());
         let result = {
             let _end = EndOfLog { logs: &self.logs, log: &log, id: &running.id };
-            self.run_and_keep(turn, session, before, history, &log, running).await
+            self.run_and_keep(loaded, &log, running).await
         };
         running.input.put(None);
         if let Some(shown) = shown
@@ -112,13 +119,11 @@ impl Turns {
     /// Drives a turn and stores its end.
     async fn run_and_keep(
         &self,
-        mut turn: Arc<TurnRow>,
-        session: SessionRow,
-        before: PriorProgress,
-        history: Vec<SessionMessage>,
+        loaded: LoadedTurn,
         log: &TurnLog,
         running: &RunningTurn,
     ) -> store::Result<()> {
+        let LoadedTurn { row: mut turn, session, before, history } = loaded;
         let drive = match (before.permission, self.agent_is_gone(&turn, running)) {
             (TurnPermission::Granted, false) => {
                 self.drive(&mut turn, &session, history, log, running).await?
@@ -178,19 +183,20 @@ impl Turns {
         }
     }
 
-    /// Loads a turn once the memory budget has room for it.
+    /// Loads a turn once the memory budget allows it.
     async fn load(&self, running: &RunningTurn) -> store::Result<Option<LoadedTurn>> {
         let Some(loaded) = self.load_now(running).await? else { return Ok(None) };
-        let (payer, bytes) = (source::payer(&loaded.0.source), input_slot::size(&loaded.0, &loaded.3));
+        let (payer, bytes) =
+            (source::payer(&loaded.row.source), input_slot::size(&loaded.row, &loaded.history));
         if let Some(permit) = self.input_budget.try_take(&payer, bytes) {
             running.input.put(Some(permit));
             return Ok(Some(loaded));
         }
-        // While it waits for room, it is only in the store.
+        // While it waits for the budget, it is only in the store.
         drop(loaded);
         let permit = tokio::select! {
             permit = self.input_budget.take(&payer, bytes) => Some(permit),
-            // The turn ends without asking the agent, so it needs no room.
+            // The turn ends without asking the agent, so it needs no memory.
             () = running.stop.cancelled() => None,
             () = self.draining.cancelled() => None,
         };
@@ -227,8 +233,7 @@ impl Turns {
                     history: history.len(),
                     permission,
                 };
-                // The engine and the end share one row: it may be large.
-                Ok(Some((Arc::new(turn), session, before, history)))
+                Ok(Some(LoadedTurn { row: Arc::new(turn), session, before, history }))
             })
             .await
     }
@@ -276,7 +281,7 @@ impl Turns {
                 Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
             };
         }
-        // Also if there is a request: it may have to be prepared again.
+        // Attachments are fetched even if there is a request: it may have to be prepared again.
         if !resumed {
             Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
         }
@@ -284,7 +289,8 @@ impl Turns {
         if matches!(drive, RunResult::Suspended | RunResult::Over(TurnOutcome::Interrupted))
             && self.lasts(&row.source) == PlaceLifetime::Process
         {
-            // Nobody will come for it, here or at the upstream. Whoever ended the process stopped it.
+            // The place ends with this process, so no later process resumes the turn. The upstream is told to stop, and
+            // the turn counts as stopped.
             self.agent_of(row).agent.abandon(&turn);
             drive = RunResult::Over(TurnOutcome::Stopped);
         }
@@ -353,8 +359,8 @@ impl Turns {
         // Charged by the announced size first, so that a slow file does not block others; then by the real size.
         let asked = input_slot::size(row, &turn.history);
         running.input.put(None);
-        let room = self.room_for_input(row, asked + media::announced(media), (sink, running));
-        let Some(mut permit) = room.await else { return };
+        let waiting = self.wait_for_input_budget(row, asked + media::announced(media), (sink, running));
+        let Some(mut permit) = waiting.await else { return };
         let fetched = tokio::select! {
             fetched = media::fetch(account.platform(), media, self.settings.files) => fetched,
             // `make_ready` checks for an interruption too, so no request is prepared without the attachments.
@@ -370,7 +376,7 @@ impl Turns {
             true => Some(permit),
             false => {
                 drop(permit);
-                self.room_for_input(row, bytes, (sink, running)).await
+                self.wait_for_input_budget(row, bytes, (sink, running)).await
             }
         };
         running.input.put(permit);

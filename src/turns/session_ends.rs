@@ -11,7 +11,7 @@ use super::Turns;
 use crate::ids::SessionId;
 use crate::store;
 
-/// How long an agent may take to free a session. Others wait for their call meanwhile.
+/// Timeout of an agent that frees a session. Other sessions wait for their call meanwhile.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 impl Turns {
@@ -34,7 +34,7 @@ impl Turns {
     }
 
     async fn tell_ends(&self) -> store::Result<()> {
-        // One after the other, so that no agent is told twice.
+        // Agents are told one after the other, so that none is told twice.
         let _turn = self.telling_ends.lock().await;
         for due in self.store.read(|tx| tx.due_ends()).await? {
             if self.draining.is_cancelled() {
@@ -70,7 +70,7 @@ impl Turns {
             return false;
         }
         self.ends_wait.store(true, Ordering::Release);
-        // It may have come to its end before the flag was set.
+        // The last turn may have ended before the flag was set.
         self.lines().contains_key(session)
     }
 }

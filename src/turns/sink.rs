@@ -47,9 +47,9 @@ struct SinkState {
 /// Progress of one kind of event.
 #[derive(Default)]
 struct ReplayProgress {
-    /// In the attempt that got furthest.
+    /// Amount in the attempt that got furthest.
     furthest: usize,
-    /// In the current attempt.
+    /// Amount in the current attempt.
     now: usize,
 }
 
@@ -195,11 +195,12 @@ impl<'a> TurnSink<'a> {
         }
     }
 
-    /// See [`AgentOutput::wait_for_room`](crate::agent::AgentOutput::wait_for_room).
-    pub fn wait_for_room(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
-        let no_room = |_| AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeNoRoom);
-        (!self.log.has_room())
-            .then(|| -> BoxFuture<'_, _> { Box::pin(async move { self.log.room().await.map_err(no_room) }) })
+    /// See [`AgentOutput::wait_for_capacity`](crate::agent::AgentOutput::wait_for_capacity).
+    pub fn wait_for_capacity(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        let used_up = |_| AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeNoRoom);
+        (!self.log.has_capacity()).then(|| -> BoxFuture<'_, _> {
+            Box::pin(async move { self.log.wait_for_capacity().await.map_err(used_up) })
+        })
     }
 
     fn append(&self, event: TurnEvent<'_>) {

@@ -1,7 +1,8 @@
-//! Everything that the engine does differently for a room's question and for an app's request, side by side.
+//! Decisions of the engine that differ between a room's question and an app's request, side by side.
 //!
-//! The rest of the engine runs a turn without asking where it came from. A new variant of [`TurnSource`] is answered
-//! here.
+//! Most of these differences are here; the others are in `finish`, `input_slot`, `asks` and `run` (`fetch_media`). The
+//! compiler names only the places that match on [`TurnSource`]: for a new variant, also search for `source.room()` and
+//! `source.app()`.
 
 use std::sync::Arc;
 
@@ -135,7 +136,7 @@ pub(super) fn is_ephemeral(source: &TurnSource) -> bool {
     when_unread(source) == Some(WhenUnread::None)
 }
 
-/// What the turn does while the agent is away or busy.
+/// The reaction of the turn while the agent is away or busy.
 pub(super) fn when_away(source: &TurnSource) -> WhenAway {
     match source {
         TurnSource::Room(_) => WhenAway::Wait,
@@ -144,7 +145,7 @@ pub(super) fn when_away(source: &TurnSource) -> WhenAway {
 }
 
 /// Whether the prompt may be edited while the turn waits. Comparing prompts costs little, because people's are short.
-pub(super) fn may_be_edited(source: &TurnSource) -> bool {
+pub(super) fn prompt_may_be_edited(source: &TurnSource) -> bool {
     match source {
         TurnSource::Room(_) => true,
         TurnSource::App(_) => false,
@@ -225,7 +226,7 @@ pub(super) fn tell_suspended(source: &TurnSource, log: &TurnLog) {
     match source {
         // A full log ends its turn anyway.
         TurnSource::Room(_) => _ = log.append(TurnEvent::Notice(Some(TextKey::GatewayStopped.into()))),
-        // Its readers see that their stream breaks off, and come back to the next process.
+        // Readers of an app's turn see that their stream breaks off, and come back to the next process.
         TurnSource::App(_) => {}
     }
 }
@@ -251,7 +252,7 @@ impl Turns {
         }
     }
 
-    /// How long the place of a turn lasts.
+    /// Lifetime of the place of a turn.
     pub(super) fn lasts(&self, source: &TurnSource) -> PlaceLifetime {
         match source {
             TurnSource::Room(question) => self

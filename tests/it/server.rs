@@ -11,6 +11,7 @@ mod door;
 mod drain;
 mod ephemeral;
 mod events;
+mod foreign_reader;
 mod hostile;
 mod idle;
 mod instructions;

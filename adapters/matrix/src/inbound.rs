@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use talaria_platform::{CancellationToken, EventBatch, PlatformError, PlatformErrorKind};
 
 use crate::account::MatrixAccount;
+use cursor::SyncCursor;
 use event_lookup::EventLookup;
 use invites::PendingInvites;
 use retry::RetryBackoff;
@@ -80,7 +81,7 @@ impl SyncReader<'_> {
         tokio::select! {
             read = self.follow_stream(since) => read,
             reopened = self.reopen() => reopened,
-            answered = self.answer_doors() => answered,
+            answered = self.answer_invites() => answered,
         }
     }
 
@@ -146,6 +147,12 @@ impl SyncReader<'_> {
             self.commit(batch, &next_batch).await?;
         }
         Ok(next_batch)
+    }
+
+    /// Hands a batch to the core together with our position after it.
+    async fn commit(&self, batch: EventBatch, token: &str) -> Result<(), PlatformError> {
+        let cursor = Some(SyncCursor::write(&self.account.own, token));
+        self.account.inbox.accept(EventBatch { cursor, ..batch }).await.map_err(store_failed)
     }
 }
 

@@ -1,44 +1,44 @@
-//! What the upstream can do: asked once and again after each lost connection, never guessed.
+//! Asks the upstream for its capabilities: once, and again after each lost connection. They are never guessed.
 //!
-//! Whatever its answer looks like, it is no reason to fail: what it does not say in a way that we understand, it
-//! cannot do.
+//! No form of the response makes a turn fail. A capability that the response does not announce in a form that we
+//! understand is not used.
 
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{ProxyAgent, QUESTION, WHO};
+use super::{ProxyAgent, SMALL_REQUEST, WHO};
 use crate::agent::{AgentError, AgentErrorKind};
 use crate::config::UpstreamSetting;
 use crate::openai::error;
 
-/// The largest answer to that question that is read.
+/// Longest response to `GET /v1/capabilities` that is read, in bytes.
 pub(super) const ANSWER: usize = 256 * 1024;
 
-/// What the upstream said it can do.
+/// Capabilities that the upstream reported, now and earlier.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KnownCapabilities {
     /// `None` until it was asked, and again after each lost connection.
     pub current: Option<UpstreamCapabilities>,
-    /// The last answer there was, for what cannot wait for the next.
+    /// The last report, for decisions that cannot wait for the next one.
     pub last: Option<UpstreamCapabilities>,
-    /// When the upstream's address last refused a connection: no process listened there then.
+    /// Time when the upstream's address last refused a connection: no process listened there then.
     pub refused_at: Option<Instant>,
 }
 
-/// What an upstream can do, as far as we care.
+/// Capabilities of an upstream that make a difference to us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct UpstreamCapabilities {
-    /// The same key and bytes never run twice.
+    /// A request with a known key and equal bytes does not run again.
     pub idempotent: bool,
     /// It keeps history of its own under the session header.
     pub sessions: bool,
-    /// What was said in a session can be read there.
+    /// The messages of a session can be read there.
     pub transcripts: bool,
-    /// It asks in its streams for what a person must allow. Only for the log: whatever it asks is heard.
+    /// It sends asks in its streams. Only for the log: an ask is taken up in any case.
     pub approvals: bool,
-    /// It answered the question at all, so it knows the usual options.
+    /// It knows `GET /v1/capabilities`, so it knows the usual options of a request.
     pub answered: bool,
 }
 
@@ -70,8 +70,8 @@ impl UpstreamCapabilities {
             None | Some(Value::Null | Value::Bool(false)) => false,
             Some(_) => true,
         };
-        // A run that cannot be resumed is not made good by a key: its stream would be lost. One that does not
-        // speak of that means the streams too.
+        // A key alone is not enough: the stream of a run that cannot be resumed would be lost. An upstream that does
+        // not mention resumable runs means its streams too.
         let resumes = features.resumable_runs.is_none() || on(&features.resumable_runs);
         Self {
             idempotent: on(&features.idempotency) && resumes,
@@ -84,7 +84,7 @@ impl UpstreamCapabilities {
 }
 
 impl ProxyAgent {
-    /// What the upstream can do; asked if that is not known.
+    /// The upstream's capabilities. Asks the upstream if they are not known.
     pub(super) async fn abilities(&self) -> Result<UpstreamCapabilities, AgentError> {
         match self.config.upstream {
             UpstreamSetting::Plain => return Ok(UpstreamCapabilities::default()),
@@ -107,10 +107,10 @@ impl ProxyAgent {
         Ok(asked)
     }
 
-    /// `None`: it does not let us in, and so has not said what it can do.
+    /// `None` if the upstream refuses our key, and so does not report its capabilities.
     async fn ask(&self) -> Result<Option<UpstreamCapabilities>, AgentError> {
         // Never longer than an answer itself may take to begin.
-        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let patience = SMALL_REQUEST.min(self.config.timeouts.first_byte);
         let request = self.client.get(self.url("/v1/capabilities")).headers(self.key()).timeout(patience);
         let response = request.send().await.map_err(|error| {
             if error::is_refused(&error) {
@@ -127,7 +127,7 @@ impl ProxyAgent {
         let status = response.status();
         if !status.is_success() {
             return match error::status(WHO, status, response.headers(), "") {
-                // It did not get to answering; a server that only starts up must not be taken for a plain one.
+                // The server did not answer; one that is starting up must not be taken for a plain one.
                 AgentError { kind: AgentErrorKind::Unknown { after }, words }
                     if status.as_u16() != 500 && status.as_u16() != 501 =>
                 {
@@ -135,7 +135,7 @@ impl ProxyAgent {
                 }
                 busy @ AgentError { kind: AgentErrorKind::Busy { .. }, .. } => Err(busy),
                 _ if matches!(status.as_u16(), 401 | 403) => Ok(None),
-                // One that does not know the question cannot do more than answer.
+                // A server without this endpoint can only answer prompts.
                 _ => Ok(Some(UpstreamCapabilities::default())),
             };
         }
@@ -150,7 +150,7 @@ impl ProxyAgent {
     }
 }
 
-/// A whole body of at most so many bytes; `None` if it is longer.
+/// Reads a whole body; `None` if it has more than `most` bytes.
 pub(super) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

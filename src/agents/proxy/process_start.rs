@@ -1,4 +1,4 @@
-//! When the process behind the upstream's address began to listen, as hermes-agent tells it.
+//! Reads from the upstream when its process began to listen, as hermes-agent tells it.
 //!
 //! hermes-agent keeps no list of the streams it works on, and its pid may be the same after a restart in a container.
 //! But `/health/detailed` tells when its API server came up. A process that came up after a question was stored does

@@ -17,13 +17,13 @@ use tokio::time::Instant;
 
 use super::capabilities::body;
 use super::process_start::UtcMoment;
-use super::{ProxyAgent, QUESTION};
+use super::{ProxyAgent, SMALL_REQUEST};
 use crate::agent::{AgentErrorKind, AgentOutput, LostTurn, RecoveredAnswer, TurnEvent};
 use crate::i18n::TextKey;
 use crate::ids::SessionId;
 use crate::openai::error;
 
-/// How long the upstream may still work on it, or be away. Others wait in the same session.
+/// Longest search for an answer: the upstream may still work on it, or be away. Other turns of the session wait.
 const WAIT: Duration = Duration::from_secs(120);
 
 /// The pause after the first look; each further one is twice as long, up to the second: once a new process answers
@@ -33,7 +33,7 @@ const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_
 /// The largest session that is looked at.
 const TRANSCRIPT: usize = 8 * 1024 * 1024;
 
-/// What a look found.
+/// Result of one look into the upstream's session.
 #[derive(Debug, PartialEq, Eq)]
 enum SearchResult {
     /// The answer, or a part of it.
@@ -56,7 +56,7 @@ struct UpstreamTranscript {
     data: Vec<UpstreamMessage>,
 }
 
-/// One message of it. Whatever is of another kind than we expect is no message that we know.
+/// One message of an upstream's session. A field of another type than expected counts as absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct UpstreamMessage {
@@ -108,7 +108,7 @@ impl ProxyAgent {
     /// Looks once.
     async fn look(&self, session: &SessionId, prompt: &str, before: usize) -> SearchResult {
         match self.abilities().await {
-            // It is asked the same again instead.
+            // The engine sends the request to such an upstream again instead.
             Ok(able) if able.idempotent => return SearchResult::Never,
             Ok(able) if able.transcripts || able.sessions => {}
             Ok(_) => return SearchResult::Never,
@@ -128,7 +128,7 @@ impl ProxyAgent {
         // The start time is read before the messages, so that they include every answer of the process before.
         let listening_since = self.listening_since().await;
         // The time is for the whole answer, however slowly it comes.
-        let patience = QUESTION.min(self.config.timeouts.first_byte);
+        let patience = SMALL_REQUEST.min(self.config.timeouts.first_byte);
         let response = match self.client.get(url).headers(self.key()).timeout(patience).send().await {
             Ok(response) => response,
             Err(error) => {
@@ -169,8 +169,8 @@ impl ProxyAgent {
     }
 }
 
-/// What was asked, if it was nothing but text and the upstream had said what it can do: then the request asks what it
-/// costs. Any other has nowhere to look.
+/// The prompt of a request. `None` unless it is only text and the request has `stream_options`, which are sent only to
+/// an upstream that reported its capabilities: any other has no transcript to look into.
 fn prompt(request: &[u8]) -> Option<String> {
     let mut request: Value = serde_json::from_slice(request).ok()?;
     request.get("stream_options")?;
@@ -195,12 +195,12 @@ fn find(said: &[UpstreamMessage], prompt: &str, before: usize) -> SearchResult {
         return SearchResult::Unfinished { asked_at };
     };
     match (end.text(), end.finish_reason.as_str()) {
-        // It works with its tools.
+        // The agent works with its tools.
         _ if end.role != "assistant" || end.calls_tools() => SearchResult::Unfinished { asked_at },
         (Some(text), Some("stop")) => SearchResult::Answer(RecoveredAnswer::Complete(text.to_owned())),
         (Some(text), None | Some(_)) => SearchResult::Answer(RecoveredAnswer::Partial(text.to_owned())),
         (None, None) => SearchResult::Unfinished { asked_at },
-        // It came to an end that is none.
+        // The agent ended without a text.
         (None, Some(_)) => SearchResult::Never,
     }
 }

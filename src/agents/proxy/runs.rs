@@ -1,4 +1,4 @@
-//! What the upstream is told about a run that goes on there: that it is to end, and what people decided.
+//! Requests about a run at the upstream: stop it, answer its asks.
 
 use std::time::Duration;
 
@@ -8,68 +8,67 @@ use serde_json::json;
 use talaria_platform::{Backoff, spawn_task};
 use tokio::time::Instant;
 
-use super::QUESTION;
+use super::SMALL_REQUEST;
 use crate::agent::AskChoice;
 
-/// How long an answer is tried to be brought to the upstream. It asks for minutes, not hours, and the person who
+/// Time within which an answer must reach the upstream. The upstream waits for minutes, not hours, and the person who
 /// answered waits for something to happen.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// The pause after the first failed try; each further one is twice as long, up to the second.
 const PAUSES: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(8));
 
-/// Characters of a run's or a question's id. Longer than anybody's.
+/// Most characters in the id of a run or an ask. No server uses as many.
 const ID: usize = 128;
 
-/// The upstream, as far as it is about runs. Owns all it needs, because some of it outlives the turn.
+/// Client for the upstream's runs. Owns all it needs, because some requests outlive the turn.
 #[derive(Clone)]
 pub(super) struct UpstreamRuns {
     pub client: reqwest::Client,
-    /// Where the upstream is, without a path.
+    /// Base URL of the upstream, without a path.
     pub url: String,
     pub key: HeaderMap,
 }
 
-/// The upstream's name for a run: nothing that could be another path.
+/// The upstream's id of a run. Has no character that could lead to another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpstreamRunId(String);
 
-/// What became of an answer.
+/// Whether the upstream has an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerReceipt {
-    /// The upstream has it.
+    /// The upstream has taken it.
     Yes,
-    /// It does not: it no longer asks, will not listen, or is not there. Without an answer it denies by itself.
+    /// The upstream no longer asks, refuses the answer, or is away. Without an answer it denies by itself.
     No,
 }
 
 impl UpstreamRunId {
-    /// A run by its name, unless that is none.
+    /// `None` if `id` is not in the form of an id.
     pub fn new(id: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         (!id.is_empty() && id.len() <= ID && id.bytes().all(plain)).then(|| Self(id.to_owned()))
     }
 
-    /// The run that a response is about.
+    /// Reads the id from the headers of a response.
     pub fn of(response: &Response) -> Option<Self> {
         Self::new(response.headers().get("x-hermes-run-id")?.to_str().ok()?)
     }
 }
 
 impl UpstreamRuns {
-    /// A resumable run goes on without a reader for a while, so a stop must be said. Best effort, and on a
-    /// task of its own that ends by itself: the person who stopped it does not wait for the upstream.
+    /// Tells the upstream to stop a run, because a resumable run goes on without a reader for a while. Best effort, on
+    /// a task that ends by itself: the person who stopped the turn does not wait for the upstream.
     pub fn stop(&self, run: &UpstreamRunId) {
         spawn_task("stop-a-run", tell_to_stop(self.to(run, "stop")));
     }
 
-    /// The same for a run whose name is not known yet, because the upstream has not answered. It answers as soon as it
-    /// has begun, so that is waited for, but only for a moment: there is no other way to name the run, and one that
-    /// nobody reads ends by itself.
+    /// Tells the upstream to stop a run whose id is not known yet. The id comes with the response, as soon as the run
+    /// has begun, so the task waits for it, but only for [`SMALL_REQUEST`]: a run that nobody reads ends by itself.
     pub fn stop_when_begun(&self, sending: impl Future<Output = Option<Response>> + Send + 'static) {
         let runs = self.clone();
         spawn_task("stop-a-run-that-begins", async move {
-            let begun = tokio::time::timeout(QUESTION, sending).await.ok().flatten();
+            let begun = tokio::time::timeout(SMALL_REQUEST, sending).await.ok().flatten();
             if let Some(run) = begun.as_ref().and_then(UpstreamRunId::of) {
                 tell_to_stop(runs.to(&run, "stop")).await;
             }
@@ -110,7 +109,7 @@ impl UpstreamRuns {
 
     fn to(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> RequestBuilder {
         let url = format!("{}/v1/runs/{run}/{what}", self.url);
-        self.client.post(url).headers(self.key.clone()).timeout(QUESTION)
+        self.client.post(url).headers(self.key.clone()).timeout(SMALL_REQUEST)
     }
 }
 

@@ -63,7 +63,7 @@ async fn an_answer_takes_as_long_as_it_takes_and_then_the_next_request_has_its_t
     let answering = progress.answers();
     let mut room = [0; 64];
     let quiet = tokio::time::timeout(Duration::from_secs(100_000), wire.read(&mut room)).await;
-    assert!(quiet.is_err(), "whoever waits for an answer says nothing");
+    assert!(quiet.is_err(), "a client that waits for an answer sends nothing");
     drop(answering);
     let quiet = tokio::time::timeout(Duration::from_secs(100_000), wire.read(&mut room)).await;
     assert!(quiet.is_err(), "how long it may be idle is not decided here");

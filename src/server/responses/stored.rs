@@ -15,7 +15,7 @@ use crate::server::turn_result::TurnResult;
 use crate::server::{ApiError, Caller, Server};
 use crate::store::StoredResponse;
 
-/// How long a cancelled response may take to end before it is returned as it is. The engine gives an agent
+/// Longest wait for the end of a cancelled response before it is returned as it is. The engine gives an agent
 /// less.
 const CANCELLED: Duration = Duration::from_secs(10);
 

@@ -14,7 +14,7 @@ use crate::ids::{SessionId, TurnId};
 use crate::server::path_params::SessionName;
 use crate::server::{ApiError, Caller, Server};
 
-/// How long the turns may take to end. The engine drops an agent that ignores the stop before that.
+/// Longest wait for the end of the turns. The engine drops an agent that ignores the stop before that.
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// Result of one look at the session.

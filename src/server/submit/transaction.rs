@@ -32,8 +32,8 @@ pub struct SubmitTransaction {
     pub digest: String,
     /// Whether the request came through a relay.
     pub relayed: bool,
-    /// Whether the limits have room for one more turn.
-    pub has_room: bool,
+    /// Whether the limits allow one more turn.
+    pub has_capacity: bool,
     /// The response that the request continues.
     pub after: Option<String>,
     /// Whether an unknown session is an error.
@@ -52,7 +52,7 @@ pub struct SubmitTransaction {
 pub enum SubmitResult {
     /// The turn waits in this session.
     Anew(SessionId),
-    /// The same request was accepted before, as this turn.
+    /// An equal request was accepted before, as this turn.
     Before(TurnId),
     Refused(ApiError),
 }
@@ -63,7 +63,7 @@ impl SubmitTransaction {
         if let Some(known) = self.known(tx)? {
             return Ok(known);
         }
-        if !self.has_room {
+        if !self.has_capacity {
             return Ok(SubmitResult::Refused(TurnLimits::too_many_turns()));
         }
         if let Some(problem) = self.find_session(tx)? {

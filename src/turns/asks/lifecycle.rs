@@ -17,8 +17,8 @@ use crate::store::{AskRow, AskState, GATEWAY, Result, StoreError, TurnRow, Tx, u
 use crate::turns::STORE_PAUSE;
 use crate::turns::source::max_text;
 
-/// The task of one ask.
-pub(super) struct AskContext {
+/// The task of one ask: opens it, waits for its end in the store, and tells the agent.
+pub(super) struct AskTask {
     pub asks: Arc<Asks>,
     pub turn: TurnRow,
     /// Fired when a person stops the turn.
@@ -28,7 +28,8 @@ pub(super) struct AskContext {
 /// End of an ask.
 struct AskEnd {
     choice: AskChoice,
-    /// Stored position of the answer, expected before it is logged; `None` if nothing is stored.
+    /// Position stored before the answer is logged; `None` if none was stored. `keep_spot` corrects it if another event
+    /// came first.
     foreseen: Option<AskPosition>,
 }
 
@@ -71,8 +72,8 @@ impl WakeReason {
     }
 }
 
-impl AskContext {
-    /// Opens the ask, waits for its end and passes the answer to the agent.
+impl AskTask {
+    /// Runs to the end of the ask. A dropped `reply` receiver withdraws it.
     pub async fn run(self, ask: Ask, mut reply: oneshot::Sender<AskChoice>) {
         let id = AskId::random();
         let answered = Arc::new(Notify::new());
@@ -222,6 +223,7 @@ impl AskContext {
             };
             match (tx.ask_state(&ask.id)?, why) {
                 (AskState::Open, WakeReason::Answered) => return Ok(None),
+                // Only a person's denial ends an ask in the store while its own task still waits.
                 (AskState::Over, _) => return ended(AskChoice::Deny(DenyReason::Person)),
                 (AskState::Answered { choice, by }, WakeReason::Answered | WakeReason::Timeout) => {
                     if tx.take_ask(&ask.id, &choice)? {

@@ -65,7 +65,7 @@ impl OpenAskTx<'_> {
             TurnSource::Room(_) => code_span(&self.ask.title, TITLE),
             TurnSource::App(_) => one_line(&self.ask.title, TITLE),
         };
-        if let Some(reason) = self.is_unshowable(&title) {
+        if let Some(reason) = self.unshowable_reason(&title) {
             self.tell(id.end_key(), &TextKey::AskUnshowable.with("title", title))?;
             return self.deny(reason);
         }
@@ -76,7 +76,7 @@ impl OpenAskTx<'_> {
         }
         let (asked, open) = tx.asked_by(&turn.id)?;
         if asked >= PER_TURN || open >= OPEN {
-            // One key for all of them, so that the room is told once.
+            // All refusals of a turn have one key, so that the room is told once.
             self.tell(turn.id.send_key("asks"), &TextKey::AskTooMany.into())?;
             return self.deny(DenyReason::TooMany);
         }
@@ -95,7 +95,7 @@ impl OpenAskTx<'_> {
     }
 
     /// The reason why people could not judge the ask, if they could not.
-    fn is_unshowable(&self, title: &str) -> Option<DenyReason> {
+    fn unshowable_reason(&self, title: &str) -> Option<DenyReason> {
         if !self.ask.form.is_valid() {
             return Some(DenyReason::TooLong);
         }

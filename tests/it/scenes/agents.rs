@@ -1,15 +1,17 @@
 //! Agents by name: `/agent` lists and chooses, a choice lasts, and an agent talks only to those on its list.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use talaria::access::{AccessLists, AgentAccess};
-use talaria::agent::AgentErrorKind;
+use talaria::agent::{AgentErrorKind, OptionKind};
 use talaria::ids::AgentName;
 use talaria::rules::{AccountRules, AgentPolicy, AgentRules, PlaceRules};
 use talaria::store::AuditFilter;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
+use crate::support::scripted::{choice, option, or_text};
 
 const NOTHING_RAN: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 
@@ -328,6 +330,32 @@ async fn only_those_on_its_list_allow_what_an_agent_asks_for() {
     ");
     // Refusing it is not acting.
     room.says("@bob", "/deny").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().answers().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_those_on_its_list_answer_what_an_agent_asks() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.shared_room();
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    room.says("@ann", "/agent local").await;
+    let colours = choice("Colour", "Which one?", [option("r", "red", OptionKind::Answer)]);
+    let _script = gateway.stand_in().script().asks_all([or_text(colours)]);
+    room.says("@ann", "paint it").await;
+    room.is_asked("Colour").await;
+    for answer in ["/answer 1", "/answer any you like"] {
+        room.says("@bob", answer).await;
+        room.chat.is_quiet(Duration::from_secs(5)).await;
+        let refusal = room.ours().pop().unwrap_or_default();
+        assert!(refusal.contains("You may not talk to the agent local"), "{}", room.now());
+        // Kept as an approval, which uses up nobody's messages.
+        let kept = ["@bob:test approve once true everybody", "@bob:test approve once false agent"];
+        assert_eq!(audited(&gateway, 2).await, kept);
+    }
+    assert_eq!(gateway.stand_in().answers().len(), 0);
+    room.says("@ann", "/answer 1").await;
     room.settled().await;
     assert_eq!(gateway.stand_in().answers().len(), 1);
 }

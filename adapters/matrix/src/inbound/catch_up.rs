@@ -94,12 +94,6 @@ impl SyncReader<'_> {
         }
         self.commit(EventBatch { events, ..EventBatch::default() }, token).await
     }
-
-    /// Hands a batch to the core together with our position after it.
-    pub async fn commit(&self, batch: EventBatch, token: &str) -> Result<(), PlatformError> {
-        let cursor = Some(SyncCursor::write(&self.account.own, token));
-        self.account.inbox.accept(EventBatch { cursor, ..batch }).await.map_err(store_failed)
-    }
 }
 
 /// Breaks the catch-up on purpose: with `TALARIA_BROKEN=replay` we trust the SDK's position, and the tests that kill

@@ -116,7 +116,7 @@ impl HandledInvites {
 
 impl SyncReader<'_> {
     /// Answers invitations and follows upgrades. Ends only with an error.
-    pub async fn answer_doors(&self) -> Result<(), PlatformError> {
+    pub async fn answer_invites(&self) -> Result<(), PlatformError> {
         let mut dealt = HandledInvites::default();
         self.left_behind().await?;
         loop {

@@ -72,7 +72,7 @@ async fn an_option_is_chosen_by_its_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_option_is_chosen_by_its_label_or_its_id() {
+async fn an_option_is_chosen_by_its_label() {
     for (words, id, outcome) in [
         ("reject", "reject", "ask reject_once no by @ann:test (answered)"),
         ("  ALLOW ", "allow", "ask allow_once yes by @ann:test (answered)"),
@@ -85,6 +85,16 @@ async fn an_option_is_chosen_by_its_label_or_its_id() {
         assert_eq!(told(&gateway), [chosen(id)], "{words:?}");
         assert_eq!(outcomes(&gateway).await, [outcome], "{words:?}");
     }
+}
+
+/// A room shows labels only, so an agent must not turn somebody's own words into an option with another label.
+#[tokio::test(start_paused = true)]
+async fn the_id_of_an_option_chooses_nothing_in_a_room() {
+    let disguised = choice("Deploy?", "What now?", [option("wait", "Deploy now", OptionKind::AllowOnce)]);
+    let (gateway, room, asked) = asked(or_text(disguised)).await;
+    room.says("@ann", &format!("/answer {} wait", asked.code)).await;
+    room.settled().await;
+    assert_eq!(told(&gateway), [AskChoice::Text("wait".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The answer of an app to an ask in its turn.
+//! Takes the answer of an app to an ask in the app's turn.
 
 use crate::access::GrantScope;
 use crate::agent::{AnswerError, AnswerForm, AskChoice, DenyReason};
@@ -11,7 +11,7 @@ use crate::turns::Turns;
 pub enum AskReply {
     /// Approves the action.
     Approve(GrantScope),
-    /// Denies it.
+    /// Denies the action.
     Deny,
     /// Chooses the option with this id.
     Option(String),
@@ -22,13 +22,13 @@ pub enum AskReply {
 /// Result of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerResult {
-    /// It counts, for this ask.
+    /// The answer counts, for this ask.
     Taken(AskId, AskChoice),
-    /// No ask waits for it, or no longer.
+    /// No ask waits for the answer.
     Nothing,
     /// More than one ask is open, and the answer names none.
     Unclear,
-    /// It does not fit the ask, which stays open.
+    /// The answer does not fit the ask, which stays open.
     Unfit(AnswerError, AnswerForm),
 }
 
