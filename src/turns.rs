@@ -189,6 +189,7 @@ impl Turns {
             store: store.clone(),
             delivery: delivery.clone(),
             live: live.clone(),
+            agents: agents.clone(),
             answer_within: settings.ask_for,
             draining: draining.clone(),
             tasks: tasks.clone(),

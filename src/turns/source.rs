@@ -78,17 +78,26 @@ pub(super) fn may_retry(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> stor
     }
 }
 
-/// Whether a grant that `by` gave earlier still counts.
+/// Whether a grant that `by` gave earlier still counts for an ask of this agent: its giver must still be one of those who
+/// may approve, and on the list of the agent.
 pub(super) fn grant_holds(
     tx: &Tx<'_>,
     rules: &Rules,
     source: &TurnSource,
+    agent: &AgentName,
     grant: GrantScope,
     by: &str,
 ) -> store::Result<bool> {
     match source {
-        TurnSource::Room(question) => may(tx, rules, question, by, AccessAction::Approve(grant)),
-        TurnSource::App(request) => tx.app_may_ask(&request.app),
+        TurnSource::Room(question) => {
+            let giver = UserId::new(by.to_owned());
+            let decision = decide(tx, rules, question, &giver, AccessAction::Approve(grant))?;
+            let asker = AgentAsker::of(decision.rule, &giver, &question.place.room);
+            Ok(decision.allowed && rules.agents.admit(agent, asker))
+        }
+        TurnSource::App(request) => {
+            Ok(tx.app_may_ask(&request.app)? && may_talk_to(tx, rules, source, agent)?)
+        }
     }
 }
 

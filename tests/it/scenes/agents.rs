@@ -376,6 +376,60 @@ async fn an_edit_does_not_ask_an_agent_again_that_its_author_may_no_longer_talk_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_grant_ends_when_its_giver_is_off_the_list_of_the_agent() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.shared_room();
+    let listed = |people: &[&str]| {
+        let people = people.iter().map(|person| (*person).into()).collect();
+        guarded(AgentAccess { people, ..AgentAccess::default() })
+    };
+    let asks = async |who: &str| {
+        let _script = gateway.stand_in().script().asks("List the files", "ls");
+        room.says(who, "what is there?").await;
+        room.settled().await;
+    };
+    let (account, agents) = listed(&["@ann:test", "@bob:test"]);
+    gateway.reload_agents(account, agents);
+    room.says("@ann", "/agent local").await;
+    asks("@ann").await;
+    room.says("@ann", "/approve session").await;
+    room.settled().await;
+    asks("@bob").await;
+    assert_eq!(gateway.stand_in().ran(), ["ls", "ls"], "it need not ask again");
+    let (account, agents) = listed(&["@bob:test"]);
+    gateway.reload_agents(account, agents);
+    asks("@bob").await;
+    assert_eq!(gateway.stand_in().ran().len(), 2, "it waits for an answer");
+    room.says("@bob", "/approve").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().ran().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_fallback_asks_is_allowed_by_those_on_its_list_and_for_itself_alone() {
+    let gateway = TestGateway::with(Setup { fallback: true, ..Setup::default() }).await;
+    let room = gateway.shared_room();
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    gateway.agent_itself().goes_away();
+    let _script = gateway.stand_in().script().asks("List the files", "ls");
+    room.says("@ann", "what is there?").await;
+    room.settled().await;
+    room.says("@bob", "/approve").await;
+    assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
+    room.says("@root", "/approve always").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().ran(), ["ls"]);
+    gateway.agent_itself().comes_back();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let _script = gateway.agent().asks("List the files", "ls");
+    room.says("@ann", "what is there?").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().asked().len(), 1);
+    assert_eq!(gateway.agent_itself().answers().len(), 0, "the agent itself waits for an answer");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_one_agent_need_not_ask_again_another_asks() {
     let gateway = TestGateway::start().await;
     let room = gateway.room();
