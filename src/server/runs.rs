@@ -142,8 +142,8 @@ pub async fn start(
     let session = session_id
         .or_else(|| turn_headers.session.clone())
         .map_or(SessionSelector::Fresh, SessionSelector::Named);
-    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
-    let answering = server.model_name(Some(&agent));
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await;
+    let answering = server.model_name(agent.as_ref().ok());
     let turn_request = TurnRequest {
         session,
         agent,

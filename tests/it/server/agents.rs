@@ -126,6 +126,37 @@ async fn an_agent_that_the_caller_may_not_ask_is_refused_and_no_other_is_asked()
     assert_eq!(heard(&served), (0, 1));
 }
 
+/// A client whose stream broke asks for the answer that there is.
+#[tokio::test]
+async fn a_repeat_is_answered_although_its_app_may_no_longer_ask_the_agent() {
+    let served = guarded().await;
+    let forge = served.app("forge").await;
+    let session = post(&served, &forge, "/api/sessions", json!({ "id": "mine" })).await;
+    assert_eq!(session.status(), 201);
+    let requests = [
+        ("/v1/chat/completions", chat(Some("local"))),
+        ("/v1/responses", json!({ "input": "hi", "model": "local" })),
+        ("/v1/runs", json!({ "input": "hi", "model": "local" })),
+        ("/api/sessions/mine/chat", json!({ "message": "hi", "model": "local" })),
+    ];
+    let ask = async |key: &str, path: &str, body: &Value| {
+        let request = served.bare(Method::POST, path).bearer_auth(&forge).header("idempotency-key", key);
+        request.body(body.to_string()).send().await.unwrap().status().as_u16()
+    };
+    for (path, body) in &requests {
+        let status = ask(&format!("once{path}"), path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status}");
+        served.gateway.idle().await;
+    }
+    reload(&served, &[]);
+    for (path, body) in &requests {
+        let status = ask(&format!("once{path}"), path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status}");
+        assert_eq!(ask(&format!("twice{path}"), path, body).await, 403, "{path}: another request");
+    }
+    assert_eq!(heard(&served), (0, 4));
+}
+
 #[tokio::test]
 async fn a_turn_that_waits_is_not_run_once_its_app_is_off_the_list() {
     let served = guarded().await;
