@@ -21,6 +21,8 @@ pub struct AgentTurn {
     pub upstream: Option<serde_json::Value>,
     /// Text for the system message; empty for none.
     pub context: String,
+    /// Text for the system message if the fallback of the agent answers: it contains the fallback's own instructions.
+    pub fallback_context: String,
     /// Earlier messages of the session, oldest first, already filtered and capped.
     pub history: Vec<SessionMessage>,
     /// The text that a person or an app wrote.

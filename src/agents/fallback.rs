@@ -161,7 +161,8 @@ impl Agent for FallbackAgent {
                 return made.map(|made| PreparedTurn { agent: self.first.name.clone(), ..made });
             }
             tracing::info!(agent = %self.second.name, "the fallback answers this turn");
-            let made = self.second.agent.prepare(turn).await?;
+            let turn = AgentTurn { context: turn.fallback_context.clone(), ..turn.clone() };
+            let made = self.second.agent.prepare(&turn).await?;
             Ok(PreparedTurn { agent: self.second.name.clone(), ..made })
         })
     }
@@ -347,6 +348,7 @@ mod tests {
             session: SessionId("s".into()),
             upstream: None,
             context: String::new(),
+            fallback_context: String::new(),
             history: Vec::new(),
             prompt: "hi".into(),
             parts: Vec::new(),

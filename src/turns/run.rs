@@ -12,7 +12,7 @@ use crate::agent::{
     AgentScratch, AgentTurn, AttemptKind, ModelParams, NamedAgent, SessionMessage, TurnOrigin,
 };
 use crate::i18n::TextKey;
-use crate::ids::TurnId;
+use crate::ids::{AgentName, TurnId};
 use crate::media;
 use crate::reply::TurnOutcome;
 use crate::store::{self, SessionRow, TurnRow, TurnState};
@@ -307,13 +307,15 @@ impl Turns {
         history: Vec<SessionMessage>,
         resumed: bool,
     ) -> AgentTurn {
+        let (context, fallback_context) = self.contexts(row);
         let mut turn = AgentTurn {
             id: row.id.clone(),
             agent: self.agent_of(row).name,
             session: session.upstream_id(),
             // Settled when the request is stored.
             upstream: None,
-            context: self.context(row),
+            context,
+            fallback_context,
             history,
             prompt: source::prompt(row),
             parts: Vec::new(),
@@ -332,11 +334,20 @@ impl Turns {
         turn
     }
 
-    /// The system message of a turn: the operator's text for all agents, then that for its own agent, then the text of
-    /// the source.
-    pub(super) fn context(&self, row: &TurnRow) -> String {
+    /// The system messages of a turn, for its own agent and for the fallback of that one; the second is empty without a
+    /// fallback.
+    pub(super) fn contexts(&self, row: &TurnRow) -> (String, String) {
+        let own = self.agent_of(row);
+        let fallback = own.agent.about().fallback;
+        let other = fallback.map(|fallback| self.context(row, &fallback.agent));
+        (self.context(row, &own.name), other.unwrap_or_default())
+    }
+
+    /// The system message for an agent: the operator's text for all agents, then that for this one, then the text of the
+    /// source.
+    fn context(&self, row: &TurnRow, agent: &AgentName) -> String {
         let rules = self.live.now();
-        let texts = [self.settings.context.as_str(), rules.agents.instructions(&self.agent_name_of(row))];
+        let texts = [self.settings.context.as_str(), rules.agents.instructions(agent)];
         let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
         let own = source::system_text(&row.source, self.settings.names);
         prompt_text::context(&texts.join("\n\n"), own)

@@ -224,6 +224,7 @@ fn turn() -> AgentTurn {
         session: SessionId("20260101_000000_00000000".into()),
         upstream: None,
         context: String::new(),
+        fallback_context: String::new(),
         history: Vec::new(),
         prompt: "hi".into(),
         parts: Vec::new(),

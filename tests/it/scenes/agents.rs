@@ -310,6 +310,21 @@ async fn an_agent_is_told_what_is_written_for_all_and_for_itself() {
     assert_eq!(gateway.stand_in().heard()[0].context, "Be kind.\n\nBe brief.");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_fallback_is_told_what_is_written_for_itself() {
+    let setup = Setup { context: "Be kind.".to_owned(), names: false, fallback: true, ..Setup::default() };
+    let gateway = TestGateway::with(setup).await;
+    let (account, mut agents) = guarded(AgentAccess::everybody());
+    for (name, policy) in &mut agents.by_name {
+        policy.instructions = format!("You are {name}.");
+    }
+    gateway.reload_agents(account, agents);
+    gateway.agent_itself().goes_away();
+    gateway.room().says("@ann", "one").await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.stand_in().heard()[0].context, "Be kind.\n\nYou are local.");
+}
+
 /// Allowing an action is acting through the agent.
 #[tokio::test(start_paused = true)]
 async fn only_those_on_its_list_allow_what_an_agent_asks_for() {
