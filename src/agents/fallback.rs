@@ -161,8 +161,7 @@ impl Agent for FallbackAgent {
                 return made.map(|made| PreparedTurn { agent: self.first.name.clone(), ..made });
             }
             tracing::info!(agent = %self.second.name, "the fallback answers this turn");
-            let turn = AgentTurn { context: turn.fallback_context.clone(), ..turn.clone() };
-            let made = self.second.agent.prepare(&turn).await?;
+            let made = self.second.agent.prepare(&turn_of_second(turn)).await?;
             Ok(PreparedTurn { agent: self.second.name.clone(), ..made })
         })
     }
@@ -177,7 +176,9 @@ impl Agent for FallbackAgent {
         let second_runs = prepared.agent == self.second.name;
         turn.scratch.get_or_default::<TurnRoute>().second_runs.store(second_runs, Ordering::Relaxed);
         if second_runs {
-            return self.second.agent.run_turn(turn, prepared, out, stop);
+            return Box::pin(async move {
+                self.second.agent.run_turn(&turn_of_second(turn), prepared, out, stop).await
+            });
         }
         if prepared.agent == self.first.name {
             return Box::pin(self.run_first(turn, prepared, out, stop));
@@ -232,6 +233,11 @@ impl Agent for FallbackAgent {
             None => Box::pin(async { None }),
         }
     }
+}
+
+/// The turn with the system message of the second agent.
+fn turn_of_second(turn: &AgentTurn) -> AgentTurn {
+    AgentTurn { context: turn.fallback_context.clone(), ..turn.clone() }
 }
 
 /// Whether nothing ran and the agent does not come back in a moment.
