@@ -78,6 +78,20 @@ async fn the_model_of_a_request_names_the_agent() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_looked_at_names_the_agent_that_answers_it() {
+    let served = Served::start().await;
+    for (model, named) in [(Some("local"), "local"), (None, "local"), (Some("proxy"), "talaria")] {
+        let body = json!({ "input": "hi", "model": model, "session_id": "s" });
+        let started = json(post(&served, KEY, "/v1/runs", body).await).await;
+        assert_eq!(started["model"], model.unwrap_or(named), "a name is echoed");
+        let run = format!("/v1/runs/{}", started["run_id"].as_str().unwrap());
+        let shown = served.bare(Method::GET, &run).bearer_auth(KEY).send().await.unwrap();
+        assert_eq!(json(shown).await["model"], named, "{model:?}");
+        served.gateway.idle().await;
+    }
+}
+
+#[tokio::test]
 async fn the_list_of_models_has_those_that_the_caller_may_ask() {
     let served = guarded().await;
     let (forge, phone) = (served.app("forge").await, served.app("phone").await);
