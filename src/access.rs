@@ -51,7 +51,7 @@ pub struct AccessLists {
 pub struct Actor<'a> {
     /// The immutable id on the platform.
     pub id: &'a UserId,
-    /// How sure the adapter is that the action is this person's.
+    /// The adapter's certainty that the action is this person's.
     pub trust: AuthorTrust,
     /// Whether the action came encrypted.
     pub channel: EntryChannel,
@@ -132,7 +132,7 @@ pub enum AccessAction {
     Invite,
 }
 
-/// How far an approval reaches.
+/// Asks that an approval covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GrantScope {
     /// This ask only.

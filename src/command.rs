@@ -1,9 +1,8 @@
-//! The commands of a chat: which text is one, and what each does.
+//! The commands of a chat: tells them from prompts, and carries them out.
 //!
-//! A command's effect and the row that says it was seen are one transaction, and its answer is a row of
-//! the outbox in the same transaction: a crash repeats nothing and loses nothing. What must happen
-//! outside the store afterwards is returned as [`PostCommit`]. A command whose effect needs I/O is only stored in that
-//! transaction, and [`CommandRunner`] carries it out.
+//! One transaction marks the message as seen, applies the command and adds its answer to the outbox: a crash repeats
+//! nothing and loses nothing. Steps outside the store are returned as [`PostCommit`] and follow the commit. A command
+//! whose effect needs I/O is only stored in that transaction, and [`CommandRunner`] carries it out.
 
 mod after_commit;
 pub mod agents;
@@ -30,7 +29,7 @@ use crate::util::one_line;
 use after_commit::{AfterCommit, RestartPolicy};
 pub use after_commit::{COMMAND_DEADLINE, COMMANDS_AT_ONCE, COMMANDS_WAITING, CommandRunner};
 
-/// How a command is carried out.
+/// Moment at which a command is carried out, and the function that does it.
 #[derive(Clone, Copy)]
 enum CommandRun {
     /// In the transaction that takes its message.
@@ -40,7 +39,7 @@ enum CommandRun {
     AfterCommit(AfterCommit),
 }
 
-/// A command with what most of them look at first.
+/// A command with its session and that session's open turns.
 struct CommandCall<'a> {
     context: &'a CommandContext<'a>,
     key: SessionKey,
@@ -48,7 +47,7 @@ struct CommandCall<'a> {
     session: SessionRow,
     /// The turns of that session that run or wait.
     open: Vec<OpenTurn>,
-    /// The words behind the command.
+    /// The words after the command.
     behind: &'a str,
 }
 
@@ -109,19 +108,19 @@ impl ChatCommand {
 pub enum ParsedMessage {
     /// Words for the agent.
     Prompt,
-    /// Words for us, and what stands behind the command.
+    /// A command, and the words after it.
     Command(ChatCommand, String),
-    /// It looks like a command, but there is none of that name; with what to say about it.
+    /// A text that looks like a command, but there is none of that name; with the reply to it.
     Unknown(LocalizedText),
 }
 
 /// Everything that a command is given: the open transaction, its message, and the rules.
 pub struct CommandContext<'a> {
-    /// Everything that the command changes, it changes here.
+    /// The open transaction, in which the command makes all its changes.
     pub tx: &'a Tx<'a>,
-    /// The account it came to.
+    /// The account that received the command.
     pub account: &'a AccountId,
-    /// The message it is.
+    /// The message that contains the command.
     pub event: &'a RoomEvent,
     /// Rules of the account.
     pub rules: &'a AccountRules,
@@ -133,7 +132,7 @@ pub struct CommandContext<'a> {
     pub agents: &'a AgentInfos,
     /// Rules about who may talk to which agent.
     pub agent_rules: &'a AgentRules,
-    /// Why its author may send it.
+    /// The decision that permitted the command.
     pub decision: AccessDecision,
 }
 
@@ -196,12 +195,12 @@ fn stop(call: &CommandCall<'_>) -> Result<CommandOutcome> {
 fn new(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     let CommandCall { context, session, .. } = call;
     let mut after = stop_all(context.tx, &session.id, &call.open)?;
-    // One in which nothing was said is as good as new.
+    // A session in which nothing was said is as good as new.
     if session.title.is_some() || context.tx.is_used(&session.id)? {
         context.tx.begin_session(&call.key)?;
         after.push(PostCommit::EndSessions);
     }
-    // The hub asks what stands behind it; the answer to that is answer enough.
+    // The hub makes a prompt of the words after `/new`; its answer needs no confirmation beside it.
     Ok((after, call.behind.is_empty().then(|| TextKey::NewSession.into())))
 }
 
@@ -234,7 +233,7 @@ fn retry(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     let tx = context.tx;
     match tx.last_turn_of_people(&call.session.id)? {
         None => say(TextKey::NothingToRetry),
-        // Decided before anything is taken back: the answer there is would be lost for none.
+        // Decided before anything is taken back: otherwise the old answer would be lost without a new one.
         Some(last) if !may_be_asked_again(context, &last)? => say(TextKey::RetryGone),
         Some(RoomTurn { row: TurnRow { agent: Some(agent), .. }, .. })
             if agents::refusal(context, &agent).is_some() =>
@@ -254,9 +253,9 @@ fn retry(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     }
 }
 
-/// Why the last turn cannot be taken back or asked again as things are, if it cannot.
+/// The reason why the last turn cannot be taken back or asked again now, if there is one.
 fn not_now(call: &CommandCall<'_>) -> Option<TextKey> {
-    // Whoever adds a wish to these means more than the command does; half of it would be a surprise.
+    // A person who adds words wants more than the command does, and doing only half of it would surprise them.
     if !call.behind.is_empty() {
         return Some(TextKey::NoWordsAfter);
     }
@@ -271,13 +270,13 @@ fn resume(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     }
 }
 
-/// Only an answer.
+/// An outcome that is only an answer.
 fn say(phrase: impl Into<LocalizedText>) -> Result<CommandOutcome> {
     Ok((Vec::new(), Some(phrase.into())))
 }
 
-/// Whether the words of a turn may be asked once more: whoever wrote them must still be one who may ask. Words of
-/// somebody who is gone are not sent anywhere again.
+/// Whether the words of a turn may be asked once more: the person who wrote them must still be permitted to ask. Words
+/// of a person who left are not sent anywhere again.
 fn may_be_asked_again(context: &CommandContext<'_>, last: &RoomTurn) -> Result<bool> {
     let RoomEvent { place, room, author, .. } = context.event;
     let speaker = UserId::new(last.question.spoken_by().id);
@@ -292,8 +291,8 @@ fn may_be_asked_again(context: &CommandContext<'_>, last: &RoomTurn) -> Result<b
         .allowed)
 }
 
-/// The same question as another attempt: another turn, with another key, that answers the message `to` of whoever
-/// sent `event`. It is theirs: they are answerable for it, and it ends when they may no longer ask.
+/// Makes another turn of the question of `last`, with another key, as the answer to the message `to`. The turn belongs
+/// to the author of `event`: they are responsible for it, and it ends when they may no longer ask.
 pub fn again(last: RoomTurn, to: &EventId, event: &RoomEvent) -> TurnRow {
     let RoomTurn { row, question } = last;
     let attempt = question.attempt + 1;

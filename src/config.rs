@@ -1,11 +1,11 @@
 //! The configuration: read and checked completely before anything starts.
 //!
-//! `File` is what a person wrote, [`Config`] what holds: every value is there, every
-//! address is in its normal form, and it is decided who answers. In between come the environment
-//! (a variable wins over its `_FILE`, that over the file, and blank counts as unset) and the defaults.
+//! `ConfigFile` is the file as written. [`Config`] is the result: every value is present, every address is in its
+//! normal form, and the default agent is chosen. Between the two, the environment (a variable wins over its `_FILE`,
+//! that over the file, and blank counts as unset) and the defaults are applied.
 //!
-//! What is wrong comes back as [`ConfigError`]s that name a key or a line and say what to do. No key
-//! ever appears in them, nor in `Debug` output.
+//! Each fault is a [`ConfigError`] that names a key or a line and says what to do. Secrets never appear in errors or in
+//! `Debug` output.
 
 mod access_lint;
 mod access_rules;
@@ -37,20 +37,20 @@ pub use retention::Retention;
 pub use server::{NetworkReach, ServerConfig, WebOrigin};
 pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
 pub use talaria_platform::config::{ConfigError, Secret};
-// The parts that kinds of platforms read their entries with, too.
+// Kinds of platforms read their entries with these parts, too.
 use talaria_platform::config::{document, secret, secret_sources, setting, suggest, url, value, yaml_lines};
 
 use crate::rules::Rules;
 use env::EnvReader;
 
-/// Where a configuration may come from, besides the environment.
+/// Sources of a configuration, besides the environment.
 #[derive(Clone, Debug)]
 pub struct ConfigSources {
     /// The file named on the command line. It must exist.
     pub config: Option<PathBuf>,
     /// The folder that is looked into last; `.` but in tests, which have folders of their own.
     pub folder: PathBuf,
-    /// The command line asks for the agent server, whatever the rest says.
+    /// Whether the command line asks for the agent server, which overrides `server.enabled`.
     pub serve: bool,
 }
 
@@ -67,57 +67,57 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The state folder. It need not exist yet.
     pub home: PathBuf,
-    /// Who answers.
+    /// The agents that answer.
     pub agents: AgentsConfig,
-    /// What goes with each turn, whoever answers.
+    /// Settings that every turn uses, for all agents.
     pub turns: TurnConfig,
     /// The chat accounts. Empty: a chat in the terminal.
     pub platforms: BTreeMap<AccountId, PlatformConfig>,
     /// The agent server, if there is to be one.
     pub server: Option<ServerConfig>,
-    /// How answers look in rooms.
+    /// Look of answers in rooms.
     pub display: DisplayConfig,
-    /// How long what is stored is kept.
+    /// Retention of stored conversations.
     pub store: Retention,
-    /// What may change while we run: who may do what, and the words.
+    /// The part that a reload may change: access, and the texts for rooms.
     pub rules: Rules,
     /// The filter of the log, checked.
     pub log: String,
-    /// What is allowed but probably not meant; one sentence each, for the log and for `talaria check`.
+    /// Settings that are allowed but probably not meant; one sentence each, for the log and for `talaria check`.
     pub warnings: Vec<String>,
 }
 
-/// What goes with each turn.
+/// Settings that every turn uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnConfig {
-    /// What the operator says in the system message; empty for nothing.
+    /// The operator's text for the system message; empty for none.
     pub context_prompt: String,
-    /// Whether the agent is told there where it is and with whom.
+    /// Whether the system message also says where the agent is and with whom.
     pub names: bool,
-    /// Whether it is given files that are neither text nor pictures.
+    /// Whether the agent gets files that are neither text nor pictures.
     pub files: bool,
-    /// How many earlier messages are sent, at most.
+    /// Most earlier messages that are sent with a prompt.
     pub history_messages: usize,
-    /// How many bytes of earlier messages are sent, at most.
+    /// Most bytes of earlier messages that are sent with a prompt.
     pub history_bytes: usize,
-    /// How long a turn that provably did not run is tried again; zero is never.
+    /// Time for which a turn that provably did not run is tried again; zero for never.
     pub retry_for: Duration,
-    /// How long a prompt that was piped in is tried again. Short, because the script waits for each answer.
+    /// Time for which a prompt that was piped in is tried again. Short, because the script waits for each answer.
     pub retry_scripts_for: Duration,
 }
 
-/// How answers look in rooms.
+/// Look of answers in rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisplayConfig {
-    /// How running tools are shown.
+    /// Display of running tools.
     pub steps: StepsSetting,
-    /// How often one answer is edited while it grows, at most.
+    /// Most edits of one answer while it grows.
     pub edits: usize,
-    /// Whether a mark on each question says how it goes.
+    /// Whether a reaction on each question shows its progress.
     pub reactions: bool,
 }
 
-/// The state folder by itself: for commands that must work whatever the configuration file says.
+/// Finds only the state folder, for commands that must work even if the configuration file is wrong.
 pub fn home(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
     paths::home(EnvReader::new(env), std::env::consts::OS)
 }

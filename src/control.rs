@@ -54,7 +54,7 @@ const NEW: &str = "control.new";
 /// Connections at a time. One person types commands, and a health check comes now and then.
 const CONNECTIONS: usize = 16;
 
-/// How long a client may take to send its request.
+/// Time that a client has to send its request.
 const HEAD: Duration = Duration::from_secs(5);
 
 /// Longest connection. Longer than [`routes::WORK`], whose timeout explains what is wrong.

@@ -29,10 +29,10 @@ use crate::store::{self, Store, unix_now};
 
 pub use live_message::{LiveMessage, TextCheckpoint};
 
-/// How long one request to a platform may take. Afterwards its outcome is unknown.
+/// Time limit for one request to a platform. Afterwards its outcome is unknown.
 pub const REQUEST: Duration = Duration::from_secs(30);
 
-/// How long a transient signal (typing) may take before it is given up.
+/// Time after which a transient signal (typing) is given up.
 const SIGNAL: Duration = Duration::from_secs(5);
 
 /// Later edits of an account's growing answers are checked on a common beat, so that they share wake-ups and
@@ -62,7 +62,8 @@ pub struct DeliveryAccount {
     open: Mutex<HashSet<TurnId>>,
     /// Wakes the outbox: rows were added, or may be sent now.
     work: Notify,
-    /// Wakes [`DeliveryAccount::flushed`]: a row is done.
+    /// Notified when a row is done. [`DeliveryAccount::flushed`] waits for it, and so do answers that are held back
+    /// behind an earlier turn.
     done: Notify,
     /// Fired when the account can no longer be used.
     lost: CancellationToken,
@@ -86,7 +87,7 @@ pub enum ReadingState {
     Ended,
 }
 
-/// How answers are shown.
+/// Settings for the display of answers.
 #[derive(Clone, Copy, Debug)]
 pub struct DisplaySettings {
     /// Whether tool calls are shown while they run.
@@ -168,7 +169,7 @@ impl DeliveryAccount {
         &self.about
     }
 
-    /// How answers are shown.
+    /// Settings for the display of answers.
     pub fn display(&self) -> DisplaySettings {
         self.display
     }

@@ -47,7 +47,7 @@ use signals::{ExitSignals, has_terminal};
 /// Longest time for an orderly end.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// How long platforms may take to stop reading, so that a stuck one does not use up the time of the others.
+/// Time that platforms have to stop reading, so that a stuck one does not use up the time of the others.
 const STOP_READING: Duration = Duration::from_secs(2);
 
 /// Why the process ends without an error.
@@ -93,7 +93,7 @@ pub struct GatewayParts {
     pub platforms: Vec<(AccountId, Arc<dyn Platform>)>,
     /// Settings of the turn engine.
     pub settings: TurnSettings,
-    /// How answers are shown.
+    /// Settings for the display of answers.
     pub display: DisplaySettings,
     /// Access rules and texts, replaced by a reload.
     pub live: Arc<LiveRules>,

@@ -1,8 +1,7 @@
-//! Takes what platforms bring: one transaction per batch, then the turns it started.
+//! Takes the events of platforms: one transaction per batch, then the steps that follow its commit.
 //!
-//! In that transaction an event is either seen before (and nothing happens), refused, or it becomes a waiting
-//! turn, the effect of a command, or a notice that the room is told. There is no moment in which it is
-//! only in memory.
+//! In that transaction an event is dropped because it was seen before, is refused, or becomes a waiting turn, the
+//! effect of a command, or a notice to the room. It is never only in memory.
 
 mod accept;
 mod counted_notice;
@@ -52,7 +51,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The hub of one account.
+    /// Creates the hub of one account.
     pub fn new(
         account: Arc<DeliveryAccount>,
         store: Store,
@@ -63,12 +62,12 @@ impl Hub {
         Arc::new(Self { account, store, turns, commands, live, strangers: Arc::default() })
     }
 
-    /// The inbox that a platform is given: good for as long as the hub is there.
+    /// Returns the inbox for the platform. It works for as long as the hub exists.
     pub fn inbox(self: &Arc<Self>) -> Arc<dyn Inbox> {
         Arc::new(WeakInbox(Arc::downgrade(self)))
     }
 
-    /// What a transaction needs to know.
+    /// Collects the data that the transaction of a batch needs.
     fn acceptor(&self) -> AcceptBatch {
         AcceptBatch {
             account: self.account.id().clone(),
@@ -78,8 +77,8 @@ impl Hub {
         }
     }
 
-    /// Has the agent say what it can do, if that decides what becomes of an event. Everything else that the account
-    /// brings waits meanwhile, so nobody may cause it who is not obeyed.
+    /// Asks agents for unknown capabilities if an event in the batch depends on them. The account's other events wait
+    /// meanwhile, so only events of authorized people may trigger this.
     async fn learn_abilities(&self, batch: &Arc<EventBatch>) -> Result<()> {
         let agents = self.turns.agents().infos();
         let is_known = agents.iter().all(|(_, agent)| agent.rewind != RewindSupport::Unknown);
@@ -93,8 +92,8 @@ impl Hub {
         Ok(())
     }
 
-    /// On a task of its own: an adapter may be dropped while it waits, and what is committed must be acted
-    /// on all the same.
+    /// Commits a batch, then carries out its post-commit steps. The commit and the steps run on their own task, because
+    /// the core may drop the adapter's future while it waits.
     async fn take(&self, batch: EventBatch) -> Result<()> {
         let batch = Arc::new(batch);
         self.learn_abilities(&batch).await?;
@@ -103,13 +102,13 @@ impl Hub {
         let (commands, live) = (self.commands.clone(), self.live.clone());
         let accepted = spawn_task("accept-a-batch", async move {
             failpoint("accept.received");
-            // The same moment, when something would be lost: an adapter's own store is ahead of ours.
+            // A crash here loses the most: the adapter's own store is ahead of ours.
             if !batch.events.is_empty() {
                 failpoint("sync.before_inbox");
             }
             let accepted = store.write(move |tx| acceptor.accept(tx, &batch)).await?;
             failpoint("accept.committed");
-            // One for each place: it speaks for everything before it too.
+            // The last receipt of a place covers all messages before it.
             let mut read = HashMap::new();
             for step in accepted.after {
                 match step {
@@ -181,7 +180,7 @@ impl Inbox for Hub {
     }
 }
 
-/// Whether an event may take back something that an agent remembers, by its looks alone.
+/// Whether an event may take back something that an agent remembers, judged without the store.
 fn may_rewind(event: &RoomEvent) -> bool {
     match &event.kind {
         RoomEventKind::Message(message) => {

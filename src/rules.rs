@@ -37,7 +37,7 @@ pub struct AgentRules {
 /// Rules about one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentPolicy {
-    /// Who may talk to it.
+    /// People and programs that may talk to it.
     pub access: AgentAccess,
     /// Text for the system message of its turns, after the text for all agents; empty for none.
     pub instructions: String,
@@ -68,7 +68,7 @@ pub struct AccountRules {
     pub access: AccessPolicy,
     /// Environment variable that replaces the list `access.people` where it is set; for hints to the operator.
     pub people_variable: Option<&'static str>,
-    /// How prompts are grouped into sessions, and when a new session begins.
+    /// Rules that group prompts into sessions and begin new ones.
     pub session: SessionRules,
     /// Effect of a prompt that comes while an answer runs.
     pub busy: BusyPolicy,
@@ -89,7 +89,7 @@ pub struct PlaceRules {
     pub agent: Option<AgentName>,
 }
 
-/// How the prompts of an account are grouped into sessions.
+/// Rules that group the prompts of an account into sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionRules {
     /// Each thread is a session of its own.

@@ -1,4 +1,4 @@
-//! Who may talk to one agent. Pure.
+//! Decides whether a person or an app may talk to one agent. Pure.
 //!
 //! An agent can be more than somebody to talk to: one with a terminal acts on the machine. So each agent has a list of
 //! its own, which holds in addition to the lists of accounts: a person who may ask nothing anywhere is not let in here.
@@ -25,16 +25,16 @@ pub struct AgentAccess {
     pub apps: BTreeSet<String>,
 }
 
-/// Who asks an agent, after the account or the token has let them in.
+/// A person or a program that asks an agent, after the account or the token has let them in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentAsker<'a> {
     /// The owner of this gateway, or an admin of the account.
     Admin,
     /// Any other person, in a room.
     Person {
-        /// Who asks.
+        /// The person who asks.
         id: &'a UserId,
-        /// Where.
+        /// The room where they ask.
         room: &'a RoomId,
     },
     /// A program with a token, by its name.

@@ -18,7 +18,7 @@ use crate::control::api::{
 use crate::control::client::{CommandNeed, ControlClient, slow};
 use crate::control::{CommandError, ErrorDetail};
 
-/// How long a health check waits. Docker gives it thirty seconds, and then would not say why it failed.
+/// Longest wait of a health check. Docker gives it thirty seconds, and then would not say why it failed.
 const HEALTH: Duration = Duration::from_secs(10);
 
 /// Commands of the operator.

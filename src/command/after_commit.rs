@@ -30,8 +30,8 @@ use crate::store::{self, CommandRow, Store, StoreError, Tx};
 use crate::testing::failpoint;
 use crate::turns::Turns;
 
-/// How long a command may take. A person waits for its answer, and the next command of the place waits for it too;
-/// long enough for a process that has to start first.
+/// Time limit for a command. A person waits for its answer, and so does the next command of the place. Long enough for
+/// a process that has to start first.
 pub const COMMAND_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Commands that run at the same moment, in all places together. Each may hold a connection or a process.
@@ -40,7 +40,7 @@ pub const COMMANDS_AT_ONCE: usize = 8;
 /// Commands of one place that may be without an answer. Nobody waits for more; one more is refused.
 pub const COMMANDS_WAITING: usize = 16;
 
-/// How soon something is tried again that the store did not take.
+/// Pause before the store is tried again after a failure.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// A command of the table that runs after the commit.
@@ -48,11 +48,11 @@ const STORE_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct AfterCommit {
     /// Does the I/O. Dropped at the deadline, which must end everything that it began.
     pub run: fn(CommandTask) -> BoxFuture<'static, CommandResult>,
-    /// What the next process does with it.
+    /// Behaviour of the next process, if this one dies during the command.
     pub restart: RestartPolicy,
 }
 
-/// What a process does with a command that an earlier one may have run.
+/// Behaviour of a process toward a command that an earlier process may have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestartPolicy {
     /// The command runs again, because it changes nothing.
@@ -61,20 +61,21 @@ pub(super) enum RestartPolicy {
     Refuse,
 }
 
-/// What a running command is given.
+/// Everything that a running command is given.
 pub(super) struct CommandTask {
-    /// What was sent, by whom and where.
+    /// The stored command, with its author and place.
     pub row: CommandRow,
     /// The engine, and with it the agents.
     pub turns: Arc<Turns>,
-    /// Who may do what, and which agent answers where.
+    /// Current rules: access, and the agents of places.
     pub live: Arc<LiveRules>,
 }
 
-/// The answer of a command, made in the transaction that stores it; or one sentence about why there is none.
+/// Function that makes the answer of a command; or one sentence that says why there is no answer.
 pub(super) type CommandResult = Result<CommandAnswer, LocalizedText>;
 
-/// Makes the answer, and changes in the store what the command changes. Called again if the store fails.
+/// Makes the answer and the command's changes, in the transaction that stores the answer. Called again if the store
+/// fails.
 pub(super) type CommandAnswer = Box<dyn Fn(&Tx<'_>, &Rules) -> store::Result<LocalizedText> + Send + Sync>;
 
 /// Stores a command in the transaction that takes its message.
@@ -113,7 +114,7 @@ pub struct CommandRunner {
     lines: Mutex<HashMap<(AccountId, Place), VecDeque<SendKey>>>,
     /// One permit for each command that may run now.
     slots: Semaphore,
-    /// Told whenever a line ends, for [`CommandRunner::idle`].
+    /// Notified whenever a line ends; [`CommandRunner::idle`] waits for it.
     ended: Notify,
     /// Fired once, when the process is about to end.
     draining: CancellationToken,
@@ -122,7 +123,7 @@ pub struct CommandRunner {
 }
 
 impl CommandRunner {
-    /// A runner with nothing to do.
+    /// Creates a runner without commands.
     pub fn new(store: Store, turns: Arc<Turns>, delivery: Arc<Delivery>, live: Arc<LiveRules>) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -147,7 +148,7 @@ impl CommandRunner {
         Ok(count)
     }
 
-    /// Runs a committed command when its place has come to it.
+    /// Runs a committed command after the earlier commands of its place.
     pub fn enqueue(self: &Arc<Self>, account: AccountId, place: Place, key: SendKey) {
         let at = (account, place);
         let mut lines = self.lines();
@@ -174,7 +175,7 @@ impl CommandRunner {
         }
     }
 
-    /// Begins nothing more, and waits for the commands that run. What waits stays stored for the next start.
+    /// Begins nothing more, and waits for the commands that run. Commands that wait stay stored for the next start.
     pub async fn drain(&self) {
         self.draining.cancel();
         self.tasks.close();
@@ -215,7 +216,7 @@ impl CommandRunner {
         failpoint("command.ran");
         let result = Arc::new(result);
         match self.persist(|| self.answer(&row, &result)).await {
-            // The answer cannot be made of what is stored.
+            // The stored data does not allow an answer.
             Err(error @ (StoreError::Panicked | StoreError::Damaged(_))) => {
                 tracing::error!(%error, command = row.name, "a command has no answer");
                 let broken = Arc::new(Err(TextKey::CommandBroken.with("command", row.name.as_str())));
@@ -227,8 +228,8 @@ impl CommandRunner {
         Ok(())
     }
 
-    /// Looks whether a command may run, and notes that it does. If it may not, it is answered here, or ends unanswered
-    /// where nobody is left whom the answer is for.
+    /// Checks whether a command may run, and marks one that must not run twice as started. A command that may not run is
+    /// answered here, or ends without an answer if nobody is left to read it.
     async fn begin(&self, key: &SendKey) -> store::Result<Option<(CommandRow, AfterCommit)>> {
         let (key, rules, delivery) = (key.clone(), self.live.now(), self.delivery.clone());
         let begun = self.store.write(move |tx| {
@@ -264,7 +265,7 @@ impl CommandRunner {
         Ok(begun)
     }
 
-    /// Does what a command is for. However that ends, there is something to answer.
+    /// Runs a command. Every end gives an answer: a result, a panic or the deadline.
     async fn run(&self, row: &CommandRow, after: AfterCommit) -> CommandResult {
         let name = row.name.as_str();
         let task = CommandTask { row: row.clone(), turns: self.turns.clone(), live: self.live.clone() };
@@ -283,8 +284,7 @@ impl CommandRunner {
         }
     }
 
-    /// Puts the answer into the outbox, and with it the command out of the list, unless its author may no longer have
-    /// it.
+    /// Ends a command and adds its answer to the outbox, unless its author may no longer have the answer.
     async fn answer(&self, row: &CommandRow, result: &Arc<CommandResult>) -> store::Result<()> {
         let (row, result) = (row.clone(), result.clone());
         let (rules, max_text) = (self.live.now(), self.delivery.max_text(&row.account));
@@ -311,7 +311,7 @@ impl CommandRunner {
         Ok(())
     }
 
-    /// Has the store do something, again and again until it does or the process is about to end.
+    /// Repeats a job until the store has taken it, or the process is about to end.
     async fn persist<T, F>(&self, job: impl Fn() -> F) -> store::Result<T>
     where
         F: Future<Output = store::Result<T>>,
@@ -344,7 +344,7 @@ fn after_commit(name: &str) -> Option<(ChatCommand, AfterCommit)> {
     }
 }
 
-/// How long the place of a command lasts.
+/// Lifetime of the place of a command.
 fn lasts(delivery: &Delivery, row: &CommandRow) -> PlaceLifetime {
     let account = delivery.account(&row.account);
     account.map_or(PlaceLifetime::Always, |account| account.platform().lasts(&row.place))

@@ -1,4 +1,4 @@
-//! `platforms.<name>` as far as it is about people: `access`, `session`, `busy`, `places`, `limits`.
+//! Reads the keys of `platforms.<name>` about people: `access`, `session`, `busy`, `places`, `limits`.
 //!
 //! Every kind of chat network has these keys; `talaria_platform::config` lists them for the kinds, which leave them out.
 
@@ -19,36 +19,36 @@ use crate::chat_command::ChatCommand;
 use crate::ids::AgentName;
 use crate::rules::{AccountRules, BusyPolicy, PersonLimits, PlaceRules, SessionReset, SessionRules};
 
-/// The keys as written.
+/// The keys of `platforms.<name>` about people, as written.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RulesSection {
     /// People who may talk to the agent. No default: needed.
     access: Option<KeyedMapping<AccessSection>>,
-    /// How messages are grouped into conversations.
+    /// Rules that group messages into conversations.
     session: Option<KeyedMapping<SessionSection>>,
     /// Effect of a prompt that comes while an answer runs. Default: `queue`.
     busy: Option<WrittenBusy>,
     /// Rooms, by their ids, where something is different.
     places: BTreeMap<String, Option<KeyedMapping<PlaceSection>>>,
-    /// How much one person may ask.
+    /// Limits on the messages of one person.
     limits: Option<KeyedMapping<WrittenLimits>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessSection {
-    /// May do everything everywhere. Default: nobody.
+    /// People who may do everything everywhere. Default: nobody.
     admins: Option<Vec<String>>,
-    /// May talk to the agent in direct chats and in rooms. Default: nobody.
+    /// People who may talk to the agent in direct chats and in rooms. Default: nobody.
     people: Option<Vec<String>>,
-    /// May talk to the agent in direct chats. Default: nobody.
+    /// People who may talk to the agent in direct chats. Default: nobody.
     direct: Option<Vec<String>>,
-    /// May talk to the agent in rooms. Default: nobody.
+    /// People who may talk to the agent in rooms. Default: nobody.
     rooms: Option<Vec<String>>,
-    /// Everybody may talk to the agent. Default: `false`.
+    /// Whether everybody may talk to the agent. Default: `false`.
     allow_all: Option<bool>,
-    /// Strangers may ask to be let in, in direct chats. Default: `false`.
+    /// Whether strangers may ask to be let in, in direct chats. Default: `false`.
     pairing: Option<bool>,
     /// Commands that only admins may use. Default: none.
     admin_commands: Option<Vec<String>>,
@@ -57,11 +57,11 @@ pub(super) struct AccessSection {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct SessionSection {
-    /// Each thread is a conversation of its own. Default: `false`.
+    /// Whether each thread is a conversation of its own. Default: `false`.
     threads: Option<bool>,
-    /// Each person of a shared room has a conversation of their own. Default: `false`.
+    /// Whether each person of a shared room has a conversation of their own. Default: `false`.
     people: Option<bool>,
-    /// When another conversation begins by itself. Default: `none`.
+    /// Event that begins a new conversation by itself. Default: `none`.
     reset: Option<WrittenReset>,
     /// The time of the day for `daily`, in UTC. Default: `04:00`.
     reset_at: Option<TimeOfDay>,
@@ -104,11 +104,11 @@ pub(super) struct WrittenLimits {
     per_minute: Option<WholeNumber<1, 10_000>>,
     /// Messages in an hour. Default: 300.
     per_hour: Option<WholeNumber<1, 100_000>>,
-    /// Whether programs that talk to each other are met with silence. Default: true.
+    /// Whether we are silent where programs talk to each other. Default: true.
     loop_guard: Option<bool>,
 }
 
-/// Traits of a network that decide which people an entry may list, and how sure we must be of them.
+/// Traits of a network that decide which people an entry may list, and the proof that we need of them.
 pub(super) struct NetworkTraits {
     people: PeopleTraits,
     /// The variable that wins over `access.people`, where this entry has one.

@@ -52,7 +52,7 @@ pub enum AgentSettings {
     Model(ModelConfig),
 }
 
-/// How long a server may take.
+/// Time limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
     /// Until there is a connection.
@@ -86,13 +86,13 @@ const RESERVED: [&str; 3] = ["default", "none", "guide"];
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TimeoutsSection {
-    /// How long a connection may take. Default: `10s`.
+    /// Time limit for connecting. Default: `10s`.
     connect: Option<TimeSpan<1>>,
-    /// How long the first byte of an answer may take. Default: `300s`.
+    /// Time limit for the first byte of an answer. Default: `300s`.
     first_byte: Option<TimeSpan<1>>,
-    /// How long an answer may pause. Default: `300s`.
+    /// Longest pause within an answer. Default: `300s`.
     idle: Option<TimeSpan<1>>,
-    /// How long an answer may pause on a stream that has shown keep-alive comments. Default: `60s`.
+    /// Longest pause within an answer on a stream that has shown keep-alive comments. Default: `60s`.
     keepalive_idle: Option<TimeSpan<1>>,
 }
 

@@ -1,8 +1,7 @@
-//! The configuration as written: what may stand in `talaria.yaml`.
+//! The configuration as written: every key that `talaria.yaml` may have.
 //!
-//! Every key is optional, and a section left blank is the same as one left out. Nothing is decided
-//! here: defaults and the environment come in `resolve`. `docker/config.example.yaml` is this file
-//! for people; a test keeps the two together.
+//! Every key is optional, and a blank section counts as left out. Nothing is decided here: `resolve` applies the
+//! defaults and the environment. `docker/config.example.yaml` documents the keys for people; a test compares the two.
 
 use std::collections::BTreeMap;
 
@@ -34,12 +33,12 @@ pub struct ConfigFile {
     /// The agent server, which programs talk to over HTTP.
     #[serde(deserialize_with = "section")]
     pub server: ServerSection,
-    /// How answers look in rooms.
+    /// Look of answers in rooms.
     #[serde(deserialize_with = "section")]
     pub display: DisplaySection,
-    /// The language of what is said in rooms. Default: `en`.
+    /// Language of our texts in rooms. Default: `en`.
     pub language: Option<String>,
-    /// Other words for what is said in rooms, by the keys of the catalogue. Default: none.
+    /// The operator's own wordings of these texts, by the keys of the catalogue. Default: none.
     #[serde(deserialize_with = "section")]
     pub words: BTreeMap<String, Option<String>>,
     /// Retention of stored conversations.
@@ -67,34 +66,34 @@ pub struct GatewaySection {
     pub allow_cleartext: Option<bool>,
     /// Whether the server is told who asks, in `X-Hermes-User-…` headers. Default: `false`.
     pub identity: Option<bool>,
-    /// How many earlier messages are sent with a prompt, at most. Default: 100.
+    /// Most earlier messages that are sent with a prompt. Default: 100.
     pub history_messages: Option<WholeNumber<0, 10_000>>,
-    /// How many bytes of earlier messages are sent with a prompt, at most. Default: 262144.
+    /// Most bytes of earlier messages that are sent with a prompt. Default: 262144.
     pub history_bytes: Option<WholeNumber<0, 16_777_216>>,
-    /// How long a connection may take. Default: `10s`.
+    /// Time limit for connecting. Default: `10s`.
     pub connect_timeout: Option<TimeSpan<1>>,
-    /// How long the first byte of an answer may take. Default: `300s`.
+    /// Time limit for the first byte of an answer. Default: `300s`.
     pub first_byte_timeout: Option<TimeSpan<1>>,
-    /// How long an answer may pause. Default: `300s`.
+    /// Longest pause within an answer. Default: `300s`.
     pub idle_timeout: Option<TimeSpan<1>>,
-    /// How long an answer may pause on a stream that has shown keep-alive comments. Default: `60s`.
+    /// Longest pause within an answer on a stream that has shown keep-alive comments. Default: `60s`.
     pub keepalive_idle_timeout: Option<TimeSpan<1>>,
-    /// How long a turn that provably did not run is tried again; `0s` is never. Default: `10m`.
+    /// Time for which a turn that provably did not run is tried again; `0s` for never. Default: `10m`.
     pub retry_for: Option<TimeSpan<0>>,
     /// The agent that answers while the server is away, by its name; `none` for nobody. Default: `none`.
     pub fallback: Option<String>,
 }
 
-/// `gateway.upstream`: what the remote agent server can do.
+/// `gateway.upstream`: abilities of the remote agent server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UpstreamSetting {
-    /// It is asked.
+    /// The server is asked.
     #[default]
     Auto,
-    /// Nothing beyond chat completions; a request is never repeated once it may have run.
+    /// The server has only chat completions; a request is never repeated once it may have run.
     Plain,
-    /// It knows idempotency keys, as Talaria's own server does.
+    /// The server knows idempotency keys, as Talaria's own does.
     Talaria,
 }
 
@@ -123,7 +122,7 @@ pub struct AgentSection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct AgentEntrySection {
-    /// Which kind of agent this is. Default: the entry's name.
+    /// Kind of the agent. Default: the entry's name.
     pub kind: Option<String>,
     /// Text for the system message of every turn of this agent, after `agent.context_prompt`. Default: none.
     pub instructions: Option<String>,
@@ -136,7 +135,7 @@ pub struct AgentEntrySection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PlatformSection {
-    /// Which chat network this is. Default: the entry's name.
+    /// Kind of the chat network. Default: the entry's name.
     pub kind: Option<String>,
 }
 
@@ -144,7 +143,7 @@ pub struct PlatformSection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerSection {
-    /// Whether it is served. Default: `true` when no platform is configured or an `API_SERVER_…` variable is set.
+    /// Whether the agent server runs. Default: `true` when no platform is configured or an `API_SERVER_…` variable is set.
     pub enabled: Option<bool>,
     /// The address it listens on. Default: `127.0.0.1`.
     pub host: Option<String>,
@@ -153,13 +152,13 @@ pub struct ServerSection {
     /// The owner's key. Default: one that is made on the first start.
     #[serde(deserialize_with = "secret::optional")]
     pub key: Option<Secret>,
-    /// Whether a key is asked for. Default: `key`.
+    /// Whether callers need a key. Default: `key`.
     pub auth: Option<AuthSetting>,
-    /// Web pages that may ask, by their origin. Default: none.
+    /// Web pages that may call the server, by their origin. Default: none.
     pub cors_origins: Option<Vec<String>>,
     /// Name under which it lists the default agent. Default: `talaria`.
     pub model_name: Option<String>,
-    /// Further names that it may be called by. Default: none.
+    /// Further host names that the server may be addressed by. Default: none.
     pub hosts: Option<Vec<String>>,
     /// Turns at once over HTTP, at most. Default: 2000.
     pub runs: Option<WholeNumber<1, 100_000>>,
@@ -171,7 +170,7 @@ pub struct ServerSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthSetting {
-    /// It does.
+    /// The server asks for a key.
     #[default]
     Key,
     /// Everybody on this machine may do everything.
@@ -184,20 +183,20 @@ pub enum AuthSetting {
 pub struct DisplaySection {
     /// Whether running tools are shown below a growing answer. Default: `line`.
     pub steps: Option<StepsSetting>,
-    /// How often one answer is edited while it grows, at most. Default: 200.
+    /// Most edits of one answer while it grows. Default: 200.
     pub edits: Option<WholeNumber<1, 1000>>,
-    /// Whether a mark on each question says how it goes. Default: `false`.
+    /// Whether a reaction on each question shows its progress. Default: `false`.
     pub reactions: Option<bool>,
 }
 
-/// `display.steps`: how running tools are shown.
+/// `display.steps`: display of running tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepsSetting {
     /// One line with the tool's name, gone when the answer is complete.
     #[default]
     Line,
-    /// Not at all.
+    /// Running tools are not shown.
     Hidden,
 }
 
@@ -205,9 +204,9 @@ pub enum StepsSetting {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSection {
-    /// How long conversations are kept that nobody goes on with. Default: `forever`.
+    /// Retention of conversations that nobody continues. Default: `forever`.
     pub keep: Option<KeepFor>,
-    /// How long what `/v1/responses` stored is kept that nobody goes on with. Default: `30d`.
+    /// Retention of stored responses of `/v1/responses` that nobody continues. Default: `30d`.
     pub keep_responses: Option<KeepFor>,
 }
 
@@ -219,7 +218,7 @@ pub struct LogSection {
     pub level: Option<String>,
 }
 
-/// A section; one that is there without content is the default.
+/// Reads a section; one without content is the default.
 fn section<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::<KeyedMapping<T>>::deserialize(deserializer)?.unwrap_or_default().0)
 }

@@ -1,13 +1,13 @@
-//! How long the store keeps sessions that nobody uses any more.
+//! Retention of sessions that nobody uses any more.
 
 use std::time::Duration;
 
-/// How long sessions are kept after they were last used; `None` for ever.
+/// Time for which the store keeps sessions after their last use; `None` for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Conversations of rooms, and sessions that programs named.
     pub sessions: Option<Duration>,
-    /// What `/v1/responses` stored, with the sessions made for it.
+    /// Stored responses of `/v1/responses`, with the sessions made for them.
     pub responses: Option<Duration>,
 }
 
@@ -18,10 +18,10 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Nothing is removed because it is old: for commands that do not know what the operator wants.
+    /// Keeps everything, for commands that do not know the operator's configuration.
     pub const FOREVER: Self = Self { sessions: None, responses: None };
 
-    /// Whether anything is ever removed because of it.
+    /// Whether it ever removes anything.
     pub fn is_finite(self) -> bool {
         self.sessions.or(self.responses).is_some()
     }

@@ -23,10 +23,10 @@ use crate::config::{Config, ConfigSources, Retention, env};
 use crate::state_dir::{StartError, StateDir, note_lost_database};
 use crate::store::{Store, StoreThreads};
 
-/// How long a running process may take to accept a connection.
+/// Time that a running process has to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a running process may take to answer. Longer than the router gives itself.
+/// Time that a running process has to answer. Longer than the router gives itself.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// Most bytes of an answer. A page of the audit takes about a megabyte.

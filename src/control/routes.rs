@@ -35,7 +35,7 @@ const WORK: Duration = Duration::from_secs(20);
 /// Most decisions in one response; a client asks for further pages.
 pub const PAGE: i64 = 5000;
 
-/// How far back refused people are listed, in seconds, and how many of them.
+/// Listed people who were refused: the age of the oldest refusal in seconds, and their largest number.
 const REFUSED: (i64, usize) = (7 * 24 * 60 * 60, 50);
 
 /// Result of a handler.

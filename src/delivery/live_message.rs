@@ -124,8 +124,8 @@ impl LiveMessage {
         self.pace.earliest().filter(|_| edited && !self.muted && !self.held)
     }
 
-    /// Waits until the ends of all earlier turns have arrived in this place; forever if they had when the
-    /// answer was opened.
+    /// Waits until the ends of all earlier turns have arrived in this place. Never returns if the answer was not held
+    /// back.
     pub async fn released(&mut self) -> store::Result<()> {
         match self.held {
             // Boxed: every stream waits here, and few are held.

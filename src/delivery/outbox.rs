@@ -1,7 +1,7 @@
-//! Sends stored messages until they have arrived: finals and notices, in order within each place.
+//! Sends stored messages until they have arrived.
 //!
-//! Places do not wait for each other; within one, a row waits for the row before it. A row is sent with its
-//! stored key, so that sending it again after a crash posts nothing twice.
+//! Places do not wait for each other. Within a place one row is sent at a time: ends of turns in their order, then
+//! notices. A row is sent with its stored key, so that sending it again after a crash posts nothing twice.
 //!
 //! A reaction that fails lets the rows behind it go first, and is retried later.
 //!

@@ -14,7 +14,7 @@ use crate::logging;
 use crate::server::ServerSettings;
 use crate::state_dir::StartError;
 
-/// How long resolving and binding the address may take.
+/// Time limit for resolving and binding the address.
 pub const BINDING: Duration = Duration::from_secs(10);
 
 /// A server that is ready to accept connections.

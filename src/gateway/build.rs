@@ -6,10 +6,10 @@ use crate::agent::TURN_BYTES;
 use crate::config::Config;
 use crate::turns::TurnSettings;
 
-/// How long an agent may take to end a turn during shutdown, so that time is left for the last messages.
+/// Time that an agent has to end a turn during shutdown, so that time is left for the last messages.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 
-/// How long people have to answer an ask.
+/// Time that people have to answer an ask.
 const ASK_FOR: Duration = Duration::from_secs(5 * 60);
 
 pub(super) fn settings(config: &Config) -> TurnSettings {

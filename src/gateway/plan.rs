@@ -23,7 +23,7 @@ pub enum RunMode {
     Serve,
 }
 
-/// How the agent server is served.
+/// Role of the agent server in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeMode {
     /// The server was asked for, or is all there is: if it cannot listen, that is a failure to start. Otherwise the chat

@@ -27,7 +27,7 @@ use crate::store::{OutboxKind, OutboxRow, Result, Tx};
 /// Data that the transaction of a batch needs.
 pub(super) struct AcceptBatch {
     pub account: AccountId,
-    /// Asked once in the transaction, not before: it may have waited for others, and for a reload among them.
+    /// Read once inside the transaction, not before: a reload may have come while the transaction waited.
     pub live: Arc<LiveRules>,
     pub agents: AgentInfos,
     pub about: PlatformCapabilities,
@@ -41,7 +41,7 @@ pub(super) struct Accepted {
 }
 
 impl AcceptBatch {
-    /// Takes a whole batch.
+    /// Applies the new events of a batch and stores its position and notes.
     pub fn accept(&self, tx: &Tx<'_>, batch: &EventBatch) -> Result<Accepted> {
         let mut accepted = Accepted::default();
         let now = self.live.now();
@@ -67,7 +67,7 @@ impl AcceptBatch {
         Ok(accepted)
     }
 
-    /// Whether it depends on what an agent has not said of itself yet what becomes of an event. Changes nothing.
+    /// Whether the outcome of an event depends on a capability that its agent has not reported yet. Read-only.
     pub fn needs_abilities(&self, tx: &Tx<'_>, batch: &EventBatch) -> Result<bool> {
         let now = self.live.now();
         let rules = now.account(&self.account);
@@ -81,7 +81,7 @@ impl AcceptBatch {
         Ok(false)
     }
 
-    /// Whether to follow an invitation; if not because no list names its author, with a word for the operator.
+    /// Decides whether to follow an invitation. Returns the author as well if no list names them, for the log.
     pub fn invite(&self, tx: &Tx<'_>, invite: &RoomInvite) -> Result<(bool, Option<RefusedPerson>)> {
         let RoomInvite { room, about, author, .. } = invite;
         let place = PlaceKind::from(about.direct);
@@ -95,7 +95,7 @@ impl AcceptBatch {
         let why = if allowed && !follow { "too many strangers" } else { rule.name() };
         tx.audit(&self.account, &author.id, room, place, AccessAction::Invite, follow, why)?;
         if follow {
-            // That they left, we saw; that they came back, we did not, if we were not there.
+            // We saw them leave; but we were not in the room, and so did not see them come back.
             tx.arrive(&self.account, room, &author.id)?;
         }
         let stranger = || RefusedPerson::new(&self.account, &rules, &author.id, place, "invited us");
@@ -103,10 +103,10 @@ impl AcceptBatch {
     }
 }
 
-/// One event.
+/// One event with everything that its handling needs.
 pub struct EventContext<'a> {
     pub(super) acceptor: &'a AcceptBatch,
-    /// Everything that happens to it happens here.
+    /// The open transaction of the batch; the event has all its effects there.
     pub tx: &'a Tx<'a>,
     /// Texts that rooms are shown.
     pub words: &'a TextCatalog,
@@ -121,6 +121,7 @@ pub struct EventContext<'a> {
 }
 
 impl EventContext<'_> {
+    /// Applies the event and returns the steps for after the commit. People who are on no list go to `strangers`.
     fn apply(&self, strangers: &mut Vec<RefusedPerson>) -> Result<Vec<PostCommit>> {
         let (tx, event) = (self.tx, self.event);
         let (account, room, author) = (self.account(), &event.place.room, &event.author.id);
@@ -130,9 +131,9 @@ impl EventContext<'_> {
             RoomEventKind::Edited { of, text } => edits::take(self, of, text),
             RoomEventKind::Deleted { of } => deletions::take(self, of),
             RoomEventKind::Reacted { to, mark } => reactions::react(self, to, mark),
-            // What somebody asked who is gone must not be shown to those who stay.
+            // The answer to a person who left must not be shown to those who stay.
             RoomEventKind::Left => {
-                // A room of strangers comes and goes, and none of them would be obeyed anyway.
+                // Strangers come and go in large numbers, and are refused whether they left or not.
                 if self.rules.access_in(room).may_admit(author) || tx.is_known(account, author)? {
                     tx.depart(account, room, author)?;
                 }
@@ -147,7 +148,7 @@ impl EventContext<'_> {
                 Ok(Vec::new())
             }
             RoomEventKind::Missed { count } => {
-                // A room where nobody was ever answered is a room of strangers.
+                // A room where nobody was ever answered is a room of strangers, who get no notice.
                 if tx.is_served(account, room)? {
                     self.notice(&TextKey::Missed.with("count", *count))?;
                 }
@@ -156,7 +157,8 @@ impl EventContext<'_> {
         }
     }
 
-    /// Whether it may take back something that an agent remembers: a turn of ours, on the word of one who is obeyed.
+    /// Whether the event may take back something that an agent remembers: it concerns a turn of ours, and its author is
+    /// permitted to do so.
     fn may_rewind(&self) -> Result<bool> {
         match &self.event.kind {
             RoomEventKind::Message(message) if message.addressed => match command::parse(&message.text) {
@@ -176,12 +178,12 @@ impl EventContext<'_> {
         }
     }
 
-    /// The account it came to.
+    /// The account that received the event.
     pub fn account(&self) -> &AccountId {
         &self.acceptor.account
     }
 
-    /// Decides about an action of the event's author, and keeps the decision.
+    /// Decides about an action of the event's author, and writes the decision to the audit.
     pub fn authorize(&self, action: AccessAction) -> Result<AccessDecision> {
         let decision = self.decide(action)?;
         self.audit(action, decision.allowed, decision.rule.name())?;
@@ -194,7 +196,7 @@ impl EventContext<'_> {
         Ok(self.rules.access_in(&place.room).authorize(actor, PlaceKind::from(room.direct), action))
     }
 
-    /// Keeps a decision.
+    /// Writes a decision to the audit.
     pub(super) fn audit(&self, action: AccessAction, allowed: bool, rule: &str) -> Result<()> {
         let RoomEvent { author, room, place, .. } = self.event;
         let kind = PlaceKind::from(room.direct);
@@ -212,7 +214,8 @@ impl EventContext<'_> {
             ParsedMessage::Prompt | ParsedMessage::Unknown(_) => AccessAction::Message,
         };
         let decision = self.decide(action)?;
-        // Whoever is told that they may not is answered, too.
+        // Limits apply wherever we post something: to permitted messages and to refusals because of `AdminsOnly`. They
+        // do not apply to other refusals, so `Full` there means "not limited".
         let verdict = match decision {
             AccessDecision { allowed: true, .. } | AccessDecision { rule: AccessRule::AdminsOnly, .. } => {
                 limits::check(self, action, &message.text)?
@@ -246,7 +249,8 @@ impl EventContext<'_> {
         Ok(after)
     }
 
-    /// Does what somebody wants who may want it. `answered`: says so, too.
+    /// Carries out a permitted message. If `answered` is false, the command takes effect without a confirmation,
+    /// because its author is over the limit.
     fn obey(
         &self,
         message: &IncomingMessage,
@@ -286,7 +290,7 @@ impl EventContext<'_> {
         chosen.or_else(of_room).unwrap_or_else(|| self.acceptor.agents.default_name().clone())
     }
 
-    /// Why the agent that a message is for must not be given it, if so. `rule` is why its author may send it at all.
+    /// The reason why the agent of a message must not get it, if there is one. `rule` permitted the message itself.
     fn agent_refusal(&self, parsed: &ParsedMessage, rule: AccessRule) -> Result<Option<LocalizedText>> {
         let agent = match parsed {
             ParsedMessage::Prompt => self.agent_name(self.tx.chosen_agent(&self.key())?),
@@ -304,8 +308,8 @@ impl EventContext<'_> {
         Ok(self.judge_agent(&agent, rule))
     }
 
-    /// Why the author of the event must not have a question asked again that was for this agent, if so. Kept in the
-    /// audit.
+    /// The reason why the author of the event must not repeat a question to this agent, if there is one. Writes a
+    /// refusal to the audit.
     pub(super) fn refusal_of(&self, agent: Option<&AgentName>) -> Result<Option<LocalizedText>> {
         let rule = self.decide(AccessAction::Message)?.rule;
         let agent = agent.unwrap_or_else(|| self.acceptor.agents.default_name());
@@ -316,7 +320,7 @@ impl EventContext<'_> {
         Ok(refusal)
     }
 
-    /// Why an agent must not be asked, if so. `rule` is why the author of the event may ask at all.
+    /// The reason why an agent must not be asked, if there is one. `rule` permitted the author's message itself.
     fn judge_agent(&self, agent: &AgentName, rule: AccessRule) -> Option<LocalizedText> {
         if !self.acceptor.agents.has(agent) {
             return Some(TextKey::AgentGone.with("name", agent.as_str()));
@@ -325,18 +329,18 @@ impl EventContext<'_> {
         is_refused.then(|| TextKey::AgentRefused.with("name", agent.as_str()))
     }
 
-    /// The author of the event, as the list of an agent knows them. `rule` is why they may ask at all.
+    /// The author of the event, as the list of an agent knows them. `rule` permitted their message itself.
     fn asker(&self, rule: AccessRule) -> AgentAsker<'_> {
         AgentAsker::of(rule, &self.event.author.id, &self.event.place.room)
     }
 
-    /// The session that is talked in here.
+    /// Key of the session that the event's place and author belong to.
     pub(super) fn key(&self) -> SessionKey {
         let RoomEvent { place, room, author, .. } = self.event;
         SessionKey::new(self.account(), place, room.direct, &author.id, self.rules.session)
     }
 
-    /// Everything that a command is given.
+    /// Collects everything that a command needs.
     pub fn context(&self, decision: AccessDecision) -> Result<CommandContext<'_>> {
         Ok(CommandContext {
             tx: self.tx,
@@ -351,7 +355,7 @@ impl EventContext<'_> {
         })
     }
 
-    /// Strangers get nothing at all, unless they may ask to be let in; the operator hears of them.
+    /// Handles a refused message. Strangers get no answer, unless they may ask to be let in; the log names them.
     fn refuse(
         &self,
         rule: AccessRule,

@@ -53,14 +53,14 @@ struct EditHistory {
     latest: Instant,
     /// When the newest text came that the latest request shows.
     text: Instant,
-    /// How long the text has stood still so far.
+    /// Total time without new text so far.
     halted: Duration,
 }
 
 /// Text that the message does not show yet. Never empty: without new text there is nothing to decide.
 #[derive(Clone, Copy, Debug)]
 pub struct UnshownText {
-    /// Its length in characters. Only used before the first message.
+    /// Length in bytes, at most 64. Only used before the first message.
     pub chars: usize,
     /// Whether it contains a complete line. Only used before the first message.
     pub line_end: bool,

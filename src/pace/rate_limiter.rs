@@ -29,8 +29,8 @@ const SANE: std::ops::RangeInclusive<f64> = 0.02..=100.0;
 /// Assumed for a platform that named no limit and yet refused. Low: the next refusal measures it.
 const GUESS: RateLimit = RateLimit { per_second: 1.0, burst: 5.0 };
 
-/// How long a limit that a refusal only suggests is believed; a measured one stays. Also the longest wait that
-/// a network can impose: trying again once a day does no harm.
+/// Time for which we believe a limit that a refusal only suggests; a measured one stays. Also the longest wait that a
+/// network can impose: trying again once a day does no harm.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// After a rest of this length that brought this many tokens, even a bucket much smaller than believed

@@ -1,8 +1,8 @@
 //! Asks of agents. The store decides which came first: an answer, the end of the time, a stop or another process.
 //!
-//! An ask is `open`. A person's answer makes it `approved` or `denied`; an `approved` one is `taken` when the agent gets
-//! the answer. Each step is one `UPDATE` that names the state before it, so that of two simultaneous steps only the
-//! first finds its row.
+//! An ask is `open`. A person's denial makes it `denied`. Every other answer makes it `approved`: an approval, an option
+//! (also one that rejects) or a text. An `approved` ask is `taken` when the agent gets the answer. Each step is one
+//! `UPDATE` that names the state before it, so that of two simultaneous steps only the first finds its row.
 
 mod positions;
 

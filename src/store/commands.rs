@@ -1,6 +1,6 @@
 //! Commands that run after the transaction that took them, from their message until their answer is in the outbox.
 //!
-//! A row goes in the transaction that adds the answer, so a command is answered once whoever asks how often.
+//! The transaction that adds the answer deletes the row, so a command is answered once, however often it runs.
 
 use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, EventId, Place, RoomId, SendKey, ThreadId, UserId};
@@ -62,7 +62,7 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How many commands of a place have no answer yet.
+    /// Number of commands of a place that have no answer yet.
     pub fn open_commands_in(&self, account: &AccountId, place: &Place) -> Result<usize> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FROM commands WHERE account = ?1 AND room = ?2 AND thread IS ?3",

@@ -11,7 +11,7 @@ use crate::agent::SessionMessage;
 use crate::ids::{SessionId, TurnId};
 use crate::turn_source::{AppRequest, WhenUnread};
 
-/// How long an answer without an idempotency key is kept, in seconds: a client that has the run's id from the headers
+/// Retention of an answer without an idempotency key, in seconds: a client that has the run's id from the headers
 /// can still fetch it.
 const WITHOUT_KEY: i64 = 60 * 60;
 

@@ -7,10 +7,10 @@ use super::{AskRow, Result, TurnRow, Tx, stored_question, unix_now};
 use crate::access::{GrantScope, PlaceKind};
 use crate::ids::{AgentName, SessionId};
 
-/// How long a grant holds, in days.
+/// Lifetime of a grant, in days.
 pub const GRANT_DAYS: usize = 30;
 
-/// How long a grant holds, in seconds; rows of finished asks are kept as long.
+/// Lifetime of a grant, in seconds; rows of finished asks are kept as long.
 pub(super) const KEPT: i64 = GRANT_DAYS as i64 * 24 * 60 * 60;
 
 /// An approval that holds for equal asks.

@@ -8,7 +8,7 @@ use crate::agent::{SessionMessage, TranscriptRecord};
 use crate::ids::{AgentName, HTTP, SessionId, TurnId};
 use crate::util::hash;
 
-/// How long a key is remembered, in seconds.
+/// Retention of a key, in seconds.
 pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;
 
 /// SQL for the bytes of a message in memory. Tool calls are in memory as JSON and as the parsed values.

@@ -34,10 +34,10 @@ const LOG_LIMIT: u64 = 16 * 1024 * 1024;
 /// Commits between two looks at the size of the log.
 const LOOK_EACH: u64 = 16;
 
-/// How long a checkpoint, and with it every writer, waits for a reader.
+/// Longest time that a checkpoint, and with it every writer, waits for a reader.
 const CHECKPOINT: Duration = Duration::from_millis(100);
 
-/// How long connections wait for one another in all other cases.
+/// Longest time that connections wait for one another in all other cases.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// Free pages that stay in the file, for the next writes.

@@ -19,7 +19,7 @@ pub struct OutboxRow<B = MessageBody> {
     pub account: AccountId,
     /// The place that gets it.
     pub place: Place,
-    /// The turn that it ends; `None` for a notice, such as the answer to a command.
+    /// The turn that it ends; `None` for a message that ends no turn, such as the answer to a command.
     pub turn: Option<TurnId>,
     /// Purpose of the message; the rate limiter treats kinds differently.
     pub kind: OutboxKind,
@@ -38,7 +38,7 @@ pub enum OutboxKind {
     Final,
     /// The first part once more, because an earlier edit may have arrived after it.
     Again,
-    /// A text of the gateway itself.
+    /// A message that belongs to no turn's end: the gateway's own texts, and asks.
     Notice,
     /// A new text for a notice that was sent before. `part` counts the changes.
     Change,

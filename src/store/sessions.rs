@@ -16,13 +16,13 @@ use crate::util::one_line;
 pub struct SessionRow {
     /// Its own id.
     pub id: SessionId,
-    /// How often its history was changed after the fact.
+    /// Number of changes to its history after the fact.
     pub forks: u32,
-    /// What people call it: it counts the sessions of one key, and never changes.
+    /// Number by which people call it: it counts the sessions of one key, and never changes.
     pub number: i64,
-    /// What a person named it.
+    /// Title that a person gave it.
     pub title: Option<String>,
-    /// When the last prompt came, or when it was resumed.
+    /// Time of the last prompt, or of its resumption, in seconds since 1970.
     pub used: i64,
     /// The agent that was chosen for it; `None` for the agent of its place, or the default one.
     pub agent: Option<AgentName>,
@@ -31,20 +31,20 @@ pub struct SessionRow {
 /// A session as people choose from a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSession {
-    /// Which.
+    /// The session itself.
     pub session: SessionRow,
-    /// What people know it by: see `known_by`.
+    /// Name that people recognize it by; see `known_by`.
     pub title: Option<String>,
-    /// How many messages it has.
+    /// Number of its messages.
     pub messages: usize,
-    /// Whether it is the one that is talked in.
+    /// Whether it is the current session of its key.
     pub current: bool,
 }
 
 impl SessionRow {
     /// The name under which an upstream knows this history: a changed history is another one to it.
     pub fn upstream_id(&self) -> SessionId {
-        // Between an app and its name for a session stands what no upstream takes.
+        // Upstreams refuse the `/` between an app and its name for a session.
         let id = match self.id.0.split_once('/') {
             Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
             None if is_plain(&self.id.0) => self.id.0.clone(),
@@ -57,8 +57,8 @@ impl SessionRow {
     }
 }
 
-/// Whether a name stays as it is on its way to any upstream. What could be cut off, cleaned, or taken for the `.<n>` of a
-/// changed history could meet another session's there.
+/// Whether a name stays as it is on its way to any upstream. A name that could be shortened, cleaned, or taken for the
+/// `.<n>` of a changed history could equal the name of another session there.
 fn is_plain(id: &str) -> bool {
     id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
@@ -76,7 +76,7 @@ pub(super) const FIRST_QUESTION: &str = "(SELECT substr(prompt, 1, 400) FROM tur
 /// Characters of a question that stand for a session without a title.
 const QUESTION: usize = 60;
 
-/// What people know a session by, wherever it is shown: the title that it was given, or else its first question.
+/// Name that people recognize a session by: its title, or else its first question.
 pub(super) fn known_by(title: Option<String>, question: Option<String>) -> Option<String> {
     let question = question.map(|question| one_line(&question, QUESTION));
     title.or(question).filter(|title| !title.is_empty())
@@ -164,8 +164,7 @@ impl Tx<'_> {
         Ok((listed.clone(), all.saturating_sub(listed.len())))
     }
 
-    /// The session of a key that a person means: by its number or its id. One of another key is not there,
-    /// whoever asks.
+    /// Finds a session of a key by its number or its id. Sessions of other keys are never found.
     pub fn find_session(&self, key: &SessionKey, named: &str) -> Result<Option<ListedSession>> {
         let mut query = self.conn.prepare_cached(&format!(
             "SELECT {LISTED}, {FIRST_QUESTION} FROM sessions WHERE key = ?1 AND (id = ?2 OR number = ?3)"
@@ -185,7 +184,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A prompt came into a session. If it was over, it is no longer.
+    /// Records that a prompt came into a session, and reopens the session if it was over.
     pub fn use_session(&self, id: &SessionId) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE sessions SET used = ?2, ended = NULL, end_reason = NULL WHERE id = ?1")?
@@ -207,15 +206,14 @@ impl Tx<'_> {
         Ok(query.query_row([&id.0], |row| row.get(0))?)
     }
 
-    /// Says that the session's history is no longer what the upstream remembers.
+    /// Records that the session's history differs from the one that the upstream remembers.
     pub fn fork_session(&self, id: &SessionId) -> Result<()> {
         self.conn.prepare_cached("UPDATE sessions SET forks = forks + 1 WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
     }
 
-    /// Says that the session's history is no longer what the upstream remembers, if a new turn is for another agent than
-    /// the turn before it: that agent knows nothing of the session, or something else. An old turn without a name was
-    /// for the default agent.
+    /// Forks a session if a new turn is for another agent than the turn before it: that agent knows nothing of the
+    /// session, or something else. An old turn without a name was for the default agent.
     pub fn fork_for_agent(&self, turn: &TurnRow, default: &AgentName) -> Result<()> {
         let agent = |turn: &TurnRow| turn.agent.clone().unwrap_or_else(|| default.clone());
         match self.last_turn(&turn.session)? {
@@ -229,7 +227,7 @@ impl Tx<'_> {
         self.add_message(session, turn, role, content, None)
     }
 
-    /// Appends a message that an agent told.
+    /// Appends a message of an agent's own transcript.
     pub fn add_record(&self, session: &SessionId, turn: &TurnId, record: &TranscriptRecord) -> Result<()> {
         let SessionMessage { role, content } = &record.message;
         let tools = record.tools.as_ref().map(serde_json::to_string).transpose()?;
@@ -275,20 +273,20 @@ impl Tx<'_> {
         Ok(newest_first)
     }
 
-    /// How many messages a session has.
+    /// Number of messages in a session.
     pub fn message_count(&self, session: &SessionId) -> Result<usize> {
         let mut query = self.conn.prepare_cached("SELECT count(*) FROM messages WHERE session = ?1")?;
         Ok(query.query_row([&session.0], |row| row.get(0))?)
     }
 
-    /// Takes back everything that a turn added. Whether that was anything.
+    /// Deletes every message that a turn added. Returns whether there were any.
     pub fn forget_messages(&self, turn: &TurnId) -> Result<bool> {
         let forgotten =
             self.conn.prepare_cached("DELETE FROM messages WHERE turn = ?1")?.execute([&turn.0])?;
         Ok(forgotten > 0)
     }
 
-    /// Whether a session is the one that is talked in.
+    /// Whether a session is the current one of its key.
     pub fn is_current(&self, id: &SessionId) -> Result<bool> {
         let mut query = self.conn.prepare_cached("SELECT current FROM sessions WHERE id = ?1")?;
         Ok(query.query_row([&id.0], |row| row.get(0)).optional()?.unwrap_or_default())

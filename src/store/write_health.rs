@@ -17,7 +17,7 @@ use crate::util::UtcTime;
 /// Longest time that the store may take to answer a health check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a commit proves that the next one would succeed. A health check after that writes something itself.
+/// Time for which a commit proves that the next one would succeed. A later health check writes something itself.
 const PROVEN: Duration = Duration::from_secs(30);
 
 /// Why nothing can be stored.

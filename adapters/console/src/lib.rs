@@ -111,7 +111,7 @@ pub struct Console {
     /// The terminal's conversation continues after the next start. Each pipe has one of its own: a script's answers
     /// must not depend on an earlier conversation.
     room: RoomId,
-    /// Who speaks next; `inbound` gives the agent the turn, `finish` gives it back.
+    /// Decides whether the person or the agent speaks next; `inbound` gives the agent the turn, `finish` gives it back.
     turn_taking: TurnTaking,
     /// Locked while `run` runs. Kept here so that a second `run` offers the event that the first could not get
     /// accepted.

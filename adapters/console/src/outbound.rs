@@ -19,7 +19,7 @@ const ORDERS: usize = 16;
 /// may hold a whole answer.
 const REMEMBERED: usize = 64;
 
-/// How long the end of the process may wait for the last newline. Nobody notices, and usually it takes no time.
+/// Longest time that the end of the process waits for the last newline. Usually it takes no time.
 const LEAVING: Duration = Duration::from_millis(200);
 
 /// A handle to the thread that writes. The thread ends when the last handle is gone.

@@ -23,7 +23,7 @@ pub(crate) struct EncryptedRooms {
     known: Mutex<HashMap<OwnedRoomId, bool>>,
 }
 
-/// How a message may be sent to a room.
+/// Form in which a message may be sent to a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SendMode {
     /// Encrypted; the room is noted as encrypted.

@@ -21,13 +21,13 @@ use crate::login::{OpenedAccount, rolled_back};
 pub(crate) use recovery::KEY as RECOVERY_KEY;
 pub(crate) use setup::{DeviceSetup, look, set_up};
 
-/// How long one attempt to set up the device may take.
+/// Time limit for one attempt to set up the device.
 const TRY: Duration = Duration::from_secs(120);
 
 /// Pauses between failed attempts.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(2), Duration::from_secs(300));
 
-/// How often the set-up is checked while nothing changes.
+/// Interval at which the set-up is checked while nothing changes.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 
 /// Sets up the device after the first sync, and keeps it set up until `stop`. Returns an error only if the account

@@ -22,7 +22,7 @@ use crate::operator_error::in_words;
 
 pub(crate) use doctor::{DoctorReport, RATE_LIMITS};
 
-/// How long the first sync of a new device may take.
+/// Time limit for the first sync of a new device.
 const FIRST_SYNC: Duration = Duration::from_secs(120);
 
 /// An account as the operator sees it.

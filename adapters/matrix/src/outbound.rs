@@ -38,11 +38,11 @@ pub(crate) use recipients::{decryption, recipients};
 pub(crate) use render_cache::RenderCache;
 pub(crate) use uploads::PendingUploads;
 
-/// How long one message may take, with everything that has to happen before it: requesting and sending keys. A little
+/// Time limit for one message, with everything that has to happen before it: requesting and sending keys. A little
 /// less than the core waits, so that the log names the late request.
 const WRITE: Duration = Duration::from_secs(28);
 
-/// How long a signal may take; later nobody wants it.
+/// Time limit for a signal; later nobody wants it.
 const SIGNAL: Duration = Duration::from_secs(10);
 
 /// Bytes of the longest reaction: an emoji with everything that may be joined to it.

@@ -18,7 +18,7 @@ pub enum PlatformErrorKind {
     /// may not have had its effect.
     #[error("the network asks to try again")]
     Retry {
-        /// How long the network wants us to wait. Only a rate limit sets this; it teaches the rate limiter.
+        /// Pause that the network asks for. Only a rate limit sets this; it teaches the rate limiter.
         after: Option<Duration>,
     },
     /// The message or the room is gone, or we can no longer see it. Never retried.

@@ -16,7 +16,7 @@ pub struct RoomEvent {
     pub place: Place,
     /// Facts about the room.
     pub room: RoomInfo,
-    /// Who did it.
+    /// The person who did it.
     pub author: EventAuthor,
     /// Whether it came end-to-end encrypted.
     pub secure: bool,
@@ -97,7 +97,7 @@ impl IncomingMessage {
 /// An earlier message that a person replied to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotedMessage {
-    /// Who wrote it, as people see them; `None` if we did.
+    /// Display name of its author; `None` if we wrote it.
     pub author: Option<String>,
     /// Its text, cut where it is too long to repeat.
     pub text: String,
@@ -138,7 +138,7 @@ pub struct EventAuthor {
     pub id: UserId,
     /// The display name: text for people, never a ground for a decision.
     pub name: Option<String>,
-    /// How sure the adapter is that `id` really wrote this.
+    /// The adapter's certainty that `id` really wrote this.
     pub trust: AuthorTrust,
     /// Whether the network marks the author, or the kind of message, as a program's. The core does not answer
     /// programs: two of them would never end.
@@ -148,7 +148,7 @@ pub struct EventAuthor {
     pub device: Option<String>,
 }
 
-/// How sure an adapter is of an author. Ordered: more trust is greater.
+/// An adapter's certainty about an author. Ordered: more trust is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AuthorTrust {
     /// Contradicted: the keys do not belong to the named author. Never obeyed.
@@ -170,7 +170,7 @@ pub struct RoomInvite {
     pub room: RoomId,
     /// Facts about the room that are visible from outside.
     pub about: RoomInfo,
-    /// Who invites us.
+    /// The person who invites us.
     pub author: EventAuthor,
 }
 

@@ -29,8 +29,8 @@ pub trait Platform: Send + Sync {
         false
     }
 
-    /// How long a place lasts. The core asks before it runs a turn there and before it leaves a turn to the next
-    /// process. Must not wait for anything.
+    /// Returns the lifetime of a place. Called before a turn runs there and before a turn is left to the next process.
+    /// Must not wait for anything.
     fn lasts(&self, _place: &Place) -> PlaceLifetime {
         PlaceLifetime::Always
     }
@@ -126,7 +126,7 @@ pub trait Platform: Send + Sync {
 /// Capabilities of a platform as plain data, so that the core need not find them out by trying.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlatformCapabilities {
-    /// How a growing answer is shown.
+    /// Way to show a growing answer.
     pub show: ShowMode,
     /// Whether our messages can be deleted, with [`Platform::delete`].
     pub delete: bool,
@@ -143,7 +143,7 @@ pub struct PlatformCapabilities {
     pub rate: Option<RateLimit>,
 }
 
-/// How much of a deletion is done; returned by [`Platform::delete`].
+/// Progress of a deletion; returned by [`Platform::delete`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionProgress {
     /// No text of the message can be read any more.
@@ -152,7 +152,7 @@ pub enum DeletionProgress {
     More,
 }
 
-/// How long a place lasts; returned by [`Platform::lasts`].
+/// Lifetime of a place; returned by [`Platform::lasts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceLifetime {
     /// Longer than the process: the next process continues open turns.
@@ -164,7 +164,7 @@ pub enum PlaceLifetime {
     Gone,
 }
 
-/// How a growing answer is shown.
+/// Way to show a growing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowMode {
     /// By editing the message; two edits of one message are at least `pause` apart.

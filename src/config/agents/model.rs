@@ -30,7 +30,7 @@ pub struct ModelConfig {
     pub model: String,
     /// Whether the key may be sent unencrypted to a public peer.
     pub allow_cleartext: bool,
-    /// How long it may take.
+    /// Time limits of the server.
     pub timeouts: UpstreamTimeouts,
 }
 
@@ -56,7 +56,7 @@ pub(in crate::config) struct ModelSection {
     model: Option<String>,
     /// Whether a key may be sent over `http://` to a public address. Default: `false`.
     allow_cleartext: Option<bool>,
-    /// How long the server may take.
+    /// Time limits of the server.
     timeouts: Option<KeyedMapping<TimeoutsSection>>,
 }
 

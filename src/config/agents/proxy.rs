@@ -35,7 +35,7 @@ pub struct ProxyConfig {
     pub identity: bool,
     /// Whether the key may be sent unencrypted to a public peer.
     pub allow_cleartext: bool,
-    /// How long it may take.
+    /// Time limits of the server.
     pub timeouts: UpstreamTimeouts,
 }
 
@@ -65,7 +65,7 @@ pub(in crate::config) struct ProxySection {
     identity: Option<bool>,
     /// Whether a key may be sent over `http://` to a public address. Default: `false`.
     allow_cleartext: Option<bool>,
-    /// How long the server may take.
+    /// Time limits of the server.
     timeouts: Option<KeyedMapping<TimeoutsSection>>,
 }
 

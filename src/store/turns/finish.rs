@@ -191,7 +191,7 @@ impl Tx<'_> {
         Ok(Some((TurnState::from_name(&state), finish)))
     }
 
-    /// How a turn ended, without its text; `None` while it has no end.
+    /// State and outcome of a turn that ended, without its text; `None` while it has no end.
     pub fn ended(&self, id: &TurnId) -> Result<Option<(TurnState, TurnOutcome)>> {
         let mut query = self
             .conn

@@ -11,7 +11,7 @@ use crate::reply::TurnOutcome;
 use crate::store::Result;
 use crate::turn_source::{RoomQuestion, TurnSource};
 
-/// How far a turn is. There is no state before `Queued`: the transaction that accepts a prompt queues or refuses it.
+/// Progress of a turn. There is no state before `Queued`: the transaction that accepts a prompt queues or refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnState {
     /// Accepted; nothing was sent for it.

@@ -56,7 +56,7 @@ async fn a_person_lists_the_agents_and_begins_a_new_conversation_with_one() {
     - proxy: scripted (answers here)
     - local: model small
 
-    /agent and a name begins a new conversation with one of them.
+    `/agent NAME` begins a new conversation with one of them.
     ");
     room.says("@ann", "/agent local").await;
     insta::assert_snapshot!(last(&room).await, @"A new conversation begins here, with the agent local.");

@@ -63,7 +63,7 @@ struct MatrixSection {
     mention: Option<AddressedWhen>,
     /// The longest message in bytes. Default: 10000.
     max_text: Option<WholeNumber<1000, 16_000>>,
-    /// How long we wait for the key of a message that cannot be decrypted. Default: `10m`.
+    /// Longest wait for the key of a message that cannot be decrypted. Default: `10m`.
     unreadable_after: Option<TimeSpan<1000>>,
     /// The shortest pause between two edits of one message. Default: `1s`.
     pause: Option<TimeSpan<100>>,
@@ -194,7 +194,7 @@ fn read_homeserver(entry: &mut EntryReader<'_>, written: Option<String>) -> Opti
     Some(url)
 }
 
-/// How to log in. A credential in the environment replaces all credentials of the file.
+/// Reads the login method. A credential in the environment replaces all credentials of the file.
 fn read_login(entry: &mut EntryReader<'_>, written: &MatrixSection) -> LoginMethod {
     let credentials = [&vars::PASSWORD, &vars::PASSWORD_FILE, &vars::ACCESS_TOKEN, &vars::ACCESS_TOKEN_FILE];
     let by_environment = credentials.iter().any(|var| entry.is_set(var));

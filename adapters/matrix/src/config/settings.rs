@@ -15,7 +15,7 @@ pub struct MatrixSettings {
     pub homeserver: String,
     /// The account's full id, `@bot:example.org`. Required to log in by password; otherwise checked.
     pub user: Option<String>,
-    /// How to log in when there is no session yet.
+    /// Login method for when there is no session yet.
     pub login: LoginMethod,
     /// Name of our device that people see.
     pub device_name: String,
@@ -33,8 +33,8 @@ pub struct MatrixSettings {
     pub hearing: AddressedWhen,
     /// Rooms with a rule of their own.
     pub rooms: HashMap<RoomId, AddressedWhen>,
-    /// How long we wait for the key of a message that we cannot decrypt, before its author is asked to send it again:
-    /// ten minutes, except in tests.
+    /// Wait for the key of a message that we cannot decrypt, before its author is asked to send it again: ten minutes,
+    /// except in tests.
     pub unreadable_after: Duration,
     /// The shortest pause between two edits of one message.
     pub pause: Duration,
@@ -44,7 +44,7 @@ pub struct MatrixSettings {
     pub rate: RateLimit,
 }
 
-/// How to log in when there is no session yet.
+/// A way to log in when there is no session yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginMethod {
     /// With a password, which makes a device of our own.

@@ -25,11 +25,11 @@ use view::view;
 pub(crate) use requests::{VerificationRequests, listen};
 pub use view::{VerificationStage, VerificationView};
 
-/// How long one call of the operator waits for the other side. Shorter than the control socket's timeout.
+/// Longest time that one call of the operator waits for the other side. Shorter than the control socket's timeout.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// How long we wait for the other side to start before we do. If both start at once, the operator has to call again,
-/// or the verification fails; and a client that reads our part only in plaintext is two round trips behind.
+/// Time that the other side has to start before we do. If both start at once, the operator has to call again, or the
+/// verification fails; and a client that reads our part only in plaintext is two round trips behind.
 const THEIR_TURN: Duration = Duration::from_secs(5);
 
 /// The operator's action on a verification.

@@ -34,15 +34,15 @@ use crate::error::{from_http, kind_of};
 const QUOTE: usize = 2_000;
 /// Lookups that are allowed for one response.
 const ASKED: u32 = 600;
-/// How long all lookups of one response may take. After that nothing is looked up, and nothing is decided without the
+/// Time limit for all lookups of one response. After that nothing is looked up, and nothing is decided without the
 /// answer.
 const TIME: Duration = Duration::from_secs(60);
 /// Failed lookups in one room while one response is read: the first is retried at length, the second hardly, and then
 /// no more of that room are made. If the homeserver is silent for both, some of the time is left for the other rooms.
 const STUMBLES: u32 = 2;
-/// How long one request may take.
+/// Time limit for one request.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait before the keys of a person are requested again.
+/// Shortest time between two requests for the keys of one person.
 const KEYS_AGAIN: Duration = Duration::from_secs(60);
 /// Events and threads that each cache remembers. A thousand conversations back is far enough; older ones are looked
 /// up.

@@ -25,9 +25,9 @@ use crate::error::{from_http, from_sdk, kind_of};
 /// Invitations that are handled at a time; then there is a pause.
 const AT_A_TIME: usize = 20;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a join may take. Long: our homeserver asks others for the whole state of the room.
+/// Time limit for a join. Long: our homeserver asks others for the whole state of the room.
 const JOINING: Duration = Duration::from_secs(120);
-/// How long an update of the list of direct chats may take.
+/// Time limit for an update of the list of direct chats.
 const MARKING: Duration = Duration::from_secs(30);
 /// Attempts to join or decline before an invitation is left alone until the next start.
 const ATTEMPTS: u32 = 6;

@@ -13,7 +13,7 @@ use crate::error::kind_of;
 /// Pauses between attempts. Most failures are a restart or a lost connection, and over in a moment. The homeserver may
 /// ask for more than the longest.
 const PAUSES: Backoff = Backoff::between(Duration::from_millis(250), Duration::from_secs(10));
-/// How long one request may take. For pages of history the homeserver asks other servers, which takes a while.
+/// Time limit for one request. For pages of history the homeserver asks other servers, which takes a while.
 const REQUEST: Duration = Duration::from_secs(60);
 
 /// A response within this time costs nothing of the budget: however many messages came while we were away, a healthy
@@ -22,7 +22,7 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// Failures after which we check whether only this request fails.
 pub(super) const FAULTS: u32 = 6;
-/// How long that check may take.
+/// Time limit for the check that `FAULTS` failures lead to.
 const PROBE: Duration = Duration::from_secs(10);
 
 /// Pauses of one request that may fail several times in a row.

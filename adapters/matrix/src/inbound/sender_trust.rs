@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::wire::{MatrixEvent, MatrixEventKind};
 use super::{SyncReader, store_failed};
 
-/// How long the homeserver may take to return a person's keys.
+/// Time limit for the request for a person's keys.
 const KEYS: Duration = Duration::from_secs(10);
 
 /// Facts about the sender of an event.

@@ -14,12 +14,12 @@ use super::retry::RetryBackoff;
 use crate::error::{from_sdk, kind_of};
 use crate::login::revoked;
 
-/// How long the homeserver waits for new events.
+/// Longest time that the homeserver waits for new events.
 const POLL: Duration = Duration::from_secs(30);
 /// Extra time for the first sync: it brings the state of all rooms.
 const FIRST: Duration = Duration::from_secs(180);
 
-/// How often in a row a homeserver must refuse a position before we give it up.
+/// Refusals of a position in a row after which we give it up.
 pub(super) const REFUSALS: u32 = 3;
 
 /// Why there is no response.

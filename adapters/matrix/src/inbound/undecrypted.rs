@@ -63,7 +63,7 @@ struct UndecryptedMessage {
 pub(super) struct UndecryptedQueue {
     waiting: Mutex<BTreeMap<String, UndecryptedMessage>>,
     added: Notify,
-    /// How long a message waits.
+    /// Longest time that a message waits for its key.
     patience: Duration,
 }
 

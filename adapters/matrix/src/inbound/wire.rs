@@ -44,7 +44,7 @@ pub(super) enum MatrixEventKind {
     Nothing,
 }
 
-/// How a membership changed.
+/// Change of a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberChange {
     /// Joined the room.

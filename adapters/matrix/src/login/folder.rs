@@ -15,10 +15,10 @@ use crate::operator_error::{fatal, trouble};
 /// Name of the lock file. It contains the id of the process that holds the lock, for error messages.
 const LOCK: &str = "lock";
 
-/// How long to wait for the lock. A process that holds it longer is a gateway: our own commands hold it for a moment.
+/// Longest wait for the lock. A process that holds it longer is a gateway: our own commands hold it for a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often the lock is tried meanwhile.
+/// Pause between two tries to take the lock.
 const TRY: Duration = Duration::from_millis(50);
 
 /// Bytes of the longest file that is read. A session takes less than a kilobyte.

@@ -16,13 +16,13 @@ use talaria_platform::{PlatformError, PlatformErrorKind};
 use crate::error::LONGEST_PAUSE;
 use crate::operator_error::{fatal, trouble};
 
-/// How long connecting may take.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long a request may take. The SDK's requests use it too, unless they need longer.
+/// Time limit for a request. The SDK's requests use it too, unless they need longer.
 pub(crate) const REQUEST: Duration = Duration::from_secs(30);
 
-/// How long a connection may be silent. Longer than any long poll of ours: this ends dead connections.
+/// Longest silence of a connection. Longer than any long poll of ours: this ends dead connections.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// Bytes of the longest response. The keys of one device take a kilobyte.
@@ -41,7 +41,7 @@ pub(crate) struct HomeserverError {
     pub status: u16,
     /// Matrix' error code, such as `M_FORBIDDEN`; empty if the response was not from a Matrix server.
     pub code: String,
-    /// How long it wants us to wait.
+    /// Pause that the homeserver asks for.
     after: Option<Duration>,
 }
 

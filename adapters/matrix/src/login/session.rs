@@ -36,7 +36,7 @@ pub(crate) struct StoredSession {
     pub store: String,
     /// The device's public signing key: if the store has another one, it is not this device's store.
     pub fingerprint: String,
-    /// How often the store was opened; the store has the same number. A smaller number there means an old copy.
+    /// Number of times that the store was opened; the store has it too. A smaller number there means an old copy.
     #[serde(default)]
     pub opened: u64,
 }

@@ -20,11 +20,11 @@ use tracing::debug;
 use crate::account::MatrixAccount;
 use crate::error::{from_http, kind_of_status, rejected};
 
-/// How long connecting may take.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long the connection may be silent. Long: a homeserver may have to get the file from another one first.
+/// Longest silence of the connection. Long: a homeserver may have to get the file from another one first.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long the whole file may take. The core may give up earlier.
+/// Time limit for the whole file. The core may give up earlier.
 const WHOLE: Duration = Duration::from_secs(300);
 
 /// Download endpoints, newest first. Redirects are not followed: the token is for the homeserver alone, and another

@@ -18,7 +18,7 @@ use crate::{VerificationView, VerifyAnswer};
     after_help = "Examples:\n  talaria matrix login             logs in and makes a device, before the first start\n  talaria matrix doctor            what is wrong, and how to mend it\n  talaria matrix verify            compare pictures with somebody who wants to be sure\n  talaria matrix status --account support\n\nThe account is configured by the MATRIX_ variables (talaria env) or in talaria.yaml."
 )]
 struct MatrixArgs {
-    /// What to do
+    /// The subcommand to run
     #[command(subcommand)]
     command: MatrixCommand,
 }
@@ -41,7 +41,7 @@ enum MatrixCommand {
         /// One step only [default: walk through it]
         #[command(subcommand)]
         step: Option<VerifyStep>,
-        /// How the list is printed
+        /// Output format of the list
         #[command(flatten)]
         output: OutputFormat,
     },
@@ -81,7 +81,7 @@ enum VerifyStep {
 struct ChosenVerification {
     /// Which, from the list
     id: String,
-    /// How it is printed
+    /// Output format of the answer
     #[command(flatten)]
     output: OutputFormat,
 }

@@ -12,7 +12,8 @@ use crate::encryption::{DeviceSetup, RECOVERY_KEY};
 use crate::error::kind_of;
 use crate::login::OpenedAccount;
 
-/// How far two clocks may be apart. Verification breaks at minutes; requests are ordered by seconds.
+/// Largest harmless difference between the clocks of the homeserver and this machine. Verification breaks at minutes;
+/// requests are ordered by seconds.
 const CLOCK: Duration = Duration::from_secs(60);
 
 /// One-time keys below which somebody is using them up faster than we bring them. The SDK keeps fifty there.
@@ -36,16 +37,16 @@ pub struct DoctorReport {
     pub checks: Vec<DoctorCheck>,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorCheck {
     /// Subject of the check.
     pub name: String,
-    /// Whether it is right.
+    /// Whether the check found no fault.
     pub well: bool,
     /// The finding.
     pub says: String,
-    /// How to mend it, or how to make it better.
+    /// Advice: a way to mend the fault, or to improve the setting.
     pub hint: Option<String>,
 }
 

@@ -11,13 +11,13 @@ use super::render::{pictures, unknown_end, verification};
 use super::requests::{VERIFICATIONS, VERIFY, VerificationList, VerifyRequest};
 use crate::{VerificationStage, VerificationView, VerifyAnswer};
 
-/// How often the running gateway is asked whether somebody has begun.
+/// Interval at which the running gateway is asked whether somebody has begun.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long we wait for somebody to begin, and for them to go on.
+/// Longest wait for a person to begin a verification, and for each of their steps.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Whether a person sits there to be asked.
+/// Whether a person at a terminal can be asked.
 pub(super) fn is_possible(output: OutputFormat) -> bool {
     !output.is_json() && io::stdin().is_terminal() && io::stderr().is_terminal()
 }

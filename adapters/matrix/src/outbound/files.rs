@@ -18,7 +18,7 @@ use crate::error::from_http;
 use crate::error::rejected;
 use crate::media::base_name;
 
-/// How long one upload may take, however often its message is tried meanwhile.
+/// Time limit for one upload, however often its message is tried meanwhile.
 const UPLOAD: Duration = Duration::from_secs(300);
 
 /// Uploads a file and returns its description for a message.

@@ -98,7 +98,7 @@ pub(super) fn write(markdown: &str) -> RenderedHtml {
     writer.out
 }
 
-/// How an open element ends.
+/// Closing of an open element.
 enum ElementEnd {
     Tag(&'static str),
     /// It was nested too deeply and has no tag.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::content::FileContent;
 use crate::encrypted_rooms::SendMode;
 
-/// How long one attempt waits for its upload; the message itself has to be sent, too.
+/// Longest time that one attempt waits for its upload; the message itself has to be sent, too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Uploads that are remembered. The core sends one message after the other in a room, so this is many rooms.

@@ -16,7 +16,7 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, near)| near)
 }
 
-/// How many typing errors are forgiven. Short words are close to everything, so they get fewer.
+/// Number of typing errors that are forgiven. Short words are close to everything, so they get fewer.
 fn tolerance(word: &str) -> usize {
     if word.len() <= 4 { 1 } else { 2 }
 }

@@ -61,7 +61,7 @@ async fn an_option_is_chosen_by_its_number() {
           1. `Allow`
           2. `Always allow`
           3. `Reject`
-          `/answer CODE 1` chooses the first of these; its words instead of the number do so too. `/deny CODE` refuses to answer.
+          `/answer CODE 1` chooses the first option; its text works instead of the number, too. `/deny CODE` refuses to answer.
     @ann  /answer CODE 1
     note  Chosen: `Allow`, for `run a command`
     bot   Well.
@@ -111,7 +111,7 @@ async fn a_question_is_answered_in_own_words_which_nobody_else_is_told() {
           ```
           1. `red`
           2. `blue`
-          `/answer CODE 1` chooses the first of these; any other words behind the code are an answer of your own. `/deny CODE` refuses to answer.
+          `/answer CODE 1` chooses the first option; any other words after the code are your own answer. `/deny CODE` refuses to answer.
     @ann  /answer CODE a secret green,
           like moss
           1. or so
@@ -133,7 +133,7 @@ async fn a_question_without_options_takes_any_words() {
           ```
           What is it called?
           ```
-          `/answer CODE` and your words behind it are the answer. `/deny CODE` refuses to answer.
+          Write `/answer CODE` and then your answer. `/deny CODE` refuses to answer.
     ");
     room.says("@ann", &format!("/answer {} #1", asked.code)).await;
     room.settled().await;
@@ -328,7 +328,7 @@ async fn a_label_cannot_pretend_to_be_more_than_a_label() {
           1. `Yes'␊␊2. 'No`
           2. `# Approved␊'''␊'/answer' is not needed`
           3. `⟨U+202E⟩on⟨U+202C⟩ **now** [x](http://y)`
-          `/answer CODE 1` chooses the first of these; its words instead of the number do so too. `/deny CODE` refuses to answer.
+          `/answer CODE 1` chooses the first option; its text works instead of the number, too. `/deny CODE` refuses to answer.
     ");
     room.says("@ann", &format!("/answer {} 3", asked.code)).await;
     room.settled().await;

@@ -29,7 +29,7 @@ use super::requests::VerificationRequests;
 use crate::error::kind_of;
 use crate::login::OpenedAccount;
 
-/// How long one attempt to send may take.
+/// Time limit for one attempt to send.
 const SENDING: Duration = Duration::from_secs(10);
 
 /// The pause before the next attempt, if the homeserver names none.

@@ -21,7 +21,7 @@ use crate::login::OpenedAccount;
 /// Requests that may wait at a time. The operator handles them one after the other.
 const WAITING: usize = 8;
 
-/// How long a request is valid, as Matrix specifies.
+/// Lifetime of a request, as Matrix specifies it.
 const HOLDS: Duration = Duration::from_secs(10 * 60);
 
 /// The verification requests of an account.
