@@ -306,7 +306,9 @@ async fn an_answer_that_the_server_does_not_take_is_said_so() {
     room.says("@ann", "paint it").await;
     let asked = room.is_asked("Colour").await;
     room.says("@ann", &format!("/answer {} 1", asked.code)).await;
-    room.shows("The answer did not reach the agent server, which therefore treats the question as denied: `Colour`")
-        .await;
+    room.shows(
+        "The answer did not reach the agent server, which therefore treats the question as denied: `Colour`",
+    )
+    .await;
     gate.open();
 }
