@@ -22,7 +22,7 @@ pub struct BuiltAgents<'a> {
 }
 
 /// Builds the agents of `config`. An agent whose configuration has not changed since it was built is taken over from
-/// `before`, with its connections and with what it knows of its server. The only error is that no HTTP client can be made.
+/// `before`, with its connections and its knowledge of its server. The only error is that no HTTP client can be made.
 pub fn build(
     config: &AgentsConfig,
     live: &Arc<LiveRules>,

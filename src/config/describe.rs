@@ -78,7 +78,7 @@ impl Config {
             port => format!("http://{host}:{port}"),
         };
         let key = match (&server.key, server.open) {
-            (_, true) => "without a key: whoever is on this machine may ask".to_owned(),
+            (_, true) => "without a key: everybody on this machine may ask".to_owned(),
             (Some(_), false) => "with a key".to_owned(),
             (None, false) => format!("key in {}", api_key::path(&self.home).display()),
         };

@@ -127,7 +127,7 @@ pub(super) async fn approve(
         PairingApproval::Wrong { left } => {
             return Err(CommandError::missing(
                 format!("nobody who waits has this code ({left} more wrong ones, then an hour's pause)"),
-                "codes hold for an hour; whoever wants to be let in writes again to get another one, and \
+                "codes hold for an hour; a person who wants to be let in writes again to get another one, and \
                  `talaria pairing list` shows who waits",
             ));
         }

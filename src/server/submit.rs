@@ -30,7 +30,7 @@ pub enum SessionSelector {
     Named(String),
     /// The session of this name, which must exist.
     Existing(String),
-    /// The session of this response of the caller; a copy of the session as it was then, if it has gone on since.
+    /// The session of this response of the caller; a fork of it as it was then, if it has gone on since.
     After(String),
 }
 
@@ -149,7 +149,7 @@ async fn submit_here(
     } = turn_request;
     let RequestFingerprint { digest, permit } = fingerprint;
     let (name, must_exist) = match &session {
-        // Behind a response, this is what it is called if it must be another one.
+        // After a response, the fresh name is used only if the session is forked.
         SessionSelector::Fresh | SessionSelector::After(_) => (fresh_name(), false),
         SessionSelector::Named(name) => (name.clone(), false),
         SessionSelector::Existing(name) => (name.clone(), true),

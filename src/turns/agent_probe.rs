@@ -31,7 +31,7 @@ pub(super) struct AgentProbes {
 type LastProbe = Mutex<Option<(Instant, Result<AnsweringAgent, AgentError>)>>;
 
 impl AgentProbes {
-    /// Forgets what an agent answered, because another one has its name now.
+    /// Forgets the last answer of an agent, because another one has its name now.
     pub(super) fn forget(&self, name: &AgentName) {
         self.by_name.lock().remove(name);
     }

@@ -23,8 +23,8 @@ pub(super) fn away(
     notice(turn, max_text, &TextKey::AgentAway.with("agent", one_line(&words.say(name), NAME)), words)
 }
 
-/// Says that the agent itself has answered this turn, and whether it `knows` what was said meanwhile. Empty if the
-/// operator silenced it.
+/// Says that the agent itself has answered this turn, and whether it `knows` the turns that the fallback answered. Empty
+/// if the operator silenced it.
 pub(super) fn back(turn: &TurnRow, max_text: usize, knows: bool, words: &TextCatalog) -> Vec<OutboxRow> {
     let text = if knows { TextKey::AgentBack } else { TextKey::AgentBackUnaware };
     notice(turn, max_text, &text.into(), words)

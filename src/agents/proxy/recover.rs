@@ -1,11 +1,11 @@
-//! Looks for an answer that was lost on the way, where the upstream keeps what was said.
+//! Looks for a lost answer in the transcript that the upstream keeps of its session.
 //!
-//! A plain upstream is never asked twice. But one that keeps sessions has the answer, if it came to one, and it can be
-//! read there. It is taken only if there is no doubt that it answers this very question: the last thing that was said
-//! to it is what we asked, as often as we know to have asked it and once more, and behind it stands an answer.
+//! A plain upstream is never sent a prompt twice. But an upstream that keeps sessions has stored the answer, if there was
+//! one. The answer is taken only if it certainly belongs to this prompt: our prompt is the last one in the transcript, it
+//! occurs once more than the turns answered before, and an answer follows it.
 //!
 //! Only `finish_reason: stop` proves that an answer is complete. hermes-agent interrupts its agent when the reader of the
-//! stream leaves, and stores what the agent had said until then without any `finish_reason`.
+//! stream leaves, and stores the text until then without any `finish_reason`.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ enum SearchResult {
     Never,
 }
 
-/// A session as the upstream tells it.
+/// Messages of a session, as the upstream returns them.
 #[derive(Deserialize)]
 struct UpstreamTranscript {
     data: Vec<UpstreamMessage>,
@@ -68,7 +68,7 @@ struct UpstreamMessage {
 }
 
 impl ProxyAgent {
-    /// Looks until there is an answer, or nothing more to hope for.
+    /// Looks again and again until there is an answer, or until there cannot be one any more.
     pub(super) async fn look_for(
         &self,
         lost: LostTurn<'_>,
@@ -178,7 +178,7 @@ fn prompt(request: &[u8]) -> Option<String> {
     last.get("content")?.as_str().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The answer to what was asked `before` times before, and now once more.
+/// Finds the answer to a prompt that `before` earlier turns had too.
 fn find(said: &[UpstreamMessage], prompt: &str, before: usize) -> SearchResult {
     let asks = |said: &&UpstreamMessage| said.role == "user" && said.text() == Some(prompt);
     match said.iter().filter(asks).count() {

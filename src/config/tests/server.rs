@@ -275,7 +275,7 @@ fn check_says_what_would_be_served_and_where() {
     agent server   http://127.0.0.1:8642, model talaria, key in HOME/api.key (not while prompts are piped in)
     agent server   http://[::], any free port, model talaria, key in HOME/api.key
     agent server   http://127.0.0.1:8642, model talaria, with a key
-    agent server   http://127.0.0.1:8642, model talaria, without a key: whoever is on this machine may ask (not while prompts are piped in)
+    agent server   http://127.0.0.1:8642, model talaria, without a key: everybody on this machine may ask (not while prompts are piped in)
     none
     ");
 }
