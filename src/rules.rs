@@ -30,7 +30,7 @@ pub struct Rules {
 /// Rules about agents: who may talk to each, and what each is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentRules {
-    /// Rules by name. An agent that is missing here talks to nobody, unless there are no rules at all.
+    /// Rules by name. An agent that is missing here talks to nobody.
     pub by_name: BTreeMap<AgentName, AgentPolicy>,
 }
 
@@ -52,10 +52,7 @@ impl Default for AgentPolicy {
 impl AgentRules {
     /// Whether somebody may talk to the agent with this name.
     pub fn admit(&self, agent: &AgentName, asker: AgentAsker<'_>) -> bool {
-        match self.by_name.get(agent) {
-            Some(policy) => policy.access.admits(asker),
-            None => self.by_name.is_empty(),
-        }
+        self.by_name.get(agent).is_some_and(|policy| policy.access.admits(asker))
     }
 
     /// Text for the system message of the turns of the agent with this name.
@@ -267,12 +264,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_without_rules_talks_to_nobody_where_others_have_rules() {
+    fn an_agent_without_rules_talks_to_nobody() {
         let admitted = |rules: &AgentRules, name: &AgentName| {
             [AgentAsker::Admin, AgentAsker::App("forge")].map(|asker| rules.admit(name, asker))
         };
-        let open = AgentRules::default();
-        assert_eq!(admitted(&open, &AgentName::local()), [true, true]);
+        assert_eq!(admitted(&AgentRules::default(), &AgentName::local()), [false, false]);
         let access = AgentAccess { apps: ["other".to_owned()].into(), ..AgentAccess::default() };
         let policy = AgentPolicy { access, instructions: "Be kind.".to_owned() };
         let rules = AgentRules { by_name: [(AgentName::local(), policy)].into() };

@@ -82,7 +82,7 @@ use input_slot::InputSlot;
 use readers::TurnLogs;
 pub use readers::{TooLate, TurnWatch};
 use run::{PriorProgress, TurnPermission};
-pub(crate) use source::{may_talk_to, permitted};
+pub(crate) use source::{may_keep_fallback, may_talk_to, permitted};
 
 /// Pause before a turn is tried again that failed because of the store.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
@@ -189,6 +189,7 @@ impl Turns {
             store: store.clone(),
             delivery: delivery.clone(),
             live: live.clone(),
+            agents: agents.clone(),
             answer_within: settings.ask_for,
             draining: draining.clone(),
             tasks: tasks.clone(),

@@ -21,6 +21,8 @@ pub struct AgentTurn {
     pub upstream: Option<serde_json::Value>,
     /// Text for the system message; empty for none.
     pub context: String,
+    /// Text for the system message if the fallback of the agent answers: it contains the fallback's own instructions.
+    pub fallback_context: String,
     /// Earlier messages of the session, oldest first, already filtered and capped.
     pub history: Vec<SessionMessage>,
     /// The text that a person or an app wrote.
@@ -43,6 +45,8 @@ pub struct AgentTurn {
     pub memory: Option<String>,
     /// Number of relays that the turn has come through.
     pub hops: u32,
+    /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.
+    pub without_fallback: bool,
     /// Values that agents keep between two tries.
     pub scratch: AgentScratch,
 }

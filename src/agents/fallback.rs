@@ -51,8 +51,11 @@ impl FallbackAgent {
         [&self.first, &self.second].into_iter().find(|one| one.name == *name).map(|one| &one.agent)
     }
 
-    /// Makes the request for the first agent, unless that is away.
+    /// Makes the request for the first agent, unless that is away and the second may answer.
     async fn prepare_first(&self, turn: &AgentTurn) -> Option<Result<PreparedTurn, AgentError>> {
+        if turn.without_fallback {
+            return Some(self.first.agent.prepare(turn).await);
+        }
         let route = turn.scratch.get_or_default::<TurnRoute>();
         // Only for one request: who is asked after a pause is decided then.
         if route.first_is_away.swap(false, Ordering::Relaxed) {
@@ -111,7 +114,7 @@ impl FallbackAgent {
             },
         }
         end.map_err(|error| match turn.attempt {
-            AttemptKind::First if is_away(&error) => {
+            AttemptKind::First if is_away(&error) && !turn.without_fallback => {
                 turn.scratch.get_or_default::<TurnRoute>().first_is_away.store(true, Ordering::Relaxed);
                 AgentError { kind: AgentErrorKind::PrepareAgain, ..error }
             }
@@ -158,7 +161,7 @@ impl Agent for FallbackAgent {
                 return made.map(|made| PreparedTurn { agent: self.first.name.clone(), ..made });
             }
             tracing::info!(agent = %self.second.name, "the fallback answers this turn");
-            let made = self.second.agent.prepare(turn).await?;
+            let made = self.second.agent.prepare(&turn_of_second(turn)).await?;
             Ok(PreparedTurn { agent: self.second.name.clone(), ..made })
         })
     }
@@ -173,7 +176,9 @@ impl Agent for FallbackAgent {
         let second_runs = prepared.agent == self.second.name;
         turn.scratch.get_or_default::<TurnRoute>().second_runs.store(second_runs, Ordering::Relaxed);
         if second_runs {
-            return self.second.agent.run_turn(turn, prepared, out, stop);
+            return Box::pin(async move {
+                self.second.agent.run_turn(&turn_of_second(turn), prepared, out, stop).await
+            });
         }
         if prepared.agent == self.first.name {
             return Box::pin(self.run_first(turn, prepared, out, stop));
@@ -228,6 +233,11 @@ impl Agent for FallbackAgent {
             None => Box::pin(async { None }),
         }
     }
+}
+
+/// The turn with the system message of the second agent.
+fn turn_of_second(turn: &AgentTurn) -> AgentTurn {
+    AgentTurn { context: turn.fallback_context.clone(), ..turn.clone() }
 }
 
 /// Whether nothing ran and the agent does not come back in a moment.
@@ -344,6 +354,7 @@ mod tests {
             session: SessionId("s".into()),
             upstream: None,
             context: String::new(),
+            fallback_context: String::new(),
             history: Vec::new(),
             prompt: "hi".into(),
             parts: Vec::new(),
@@ -355,6 +366,7 @@ mod tests {
             params: crate::agent::ModelParams::default(),
             memory: None,
             hops: 0,
+            without_fallback: false,
             scratch: crate::agent::AgentScratch::default(),
         }
     }
@@ -408,6 +420,17 @@ mod tests {
         assert_eq!(made_for().await, AgentName::local());
         // One failure does not open the breaker, so the first agent is tried again after a pause.
         assert_eq!(made_for().await, AgentName::proxy());
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_the_second_agent_may_not_answer_stays_with_the_first() {
+        let fallback = failing(NOTHING_RAN);
+        let turn = AgentTurn { without_fallback: true, ..turn(AttemptKind::First) };
+        // Often enough to open the breaker.
+        for _ in 0..5 {
+            assert_eq!(fallback.prepare(&turn).await.unwrap().agent, AgentName::proxy());
+            assert_eq!(error_at(&fallback, AgentName::proxy(), &turn).await, Some(NOTHING_RAN));
+        }
     }
 
     #[tokio::test]

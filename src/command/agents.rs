@@ -8,7 +8,7 @@ use crate::agent::AgentInfos;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, TurnId};
 use crate::post_commit::PostCommit;
-use crate::store::{Result, TurnRow};
+use crate::store::Result;
 use crate::util::one_line;
 
 /// The word that stands for the agent of the place.
@@ -31,14 +31,15 @@ pub(super) fn refusal(context: &CommandContext<'_>, agent: &AgentName) -> Option
     (!may_talk_to(context, agent)).then(|| TextKey::AgentRefused.with("name", agent.as_str()))
 }
 
-/// Why the author of a command must not allow what the agent of a turn asks for, if so. Allowing an action is acting
-/// through the agent, so it needs a place on its list. Kept in the audit.
+/// Why the author of a command must not allow what the agent that acts in a turn asks for, if so. Allowing an action is
+/// acting through that agent, so it needs a place on its list. Kept in the audit.
 pub(super) fn refusal_to_allow(
     context: &CommandContext<'_>,
     turn: &TurnId,
     action: AccessAction,
 ) -> Result<Option<LocalizedText>> {
-    let Some(TurnRow { agent: Some(agent), .. }) = context.tx.turn_head(turn)? else { return Ok(None) };
+    let Some(turn) = context.tx.turn_head(turn)? else { return Ok(None) };
+    let agent = context.tx.acting_agent(&turn, context.agents.default_name())?;
     let refusal = refusal(context, &agent);
     if refusal.is_some() {
         let (account, event) = (context.account, context.event);

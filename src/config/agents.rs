@@ -13,6 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 pub use model::ModelConfig;
 pub use proxy::ProxyConfig;
@@ -93,6 +94,16 @@ pub(super) struct TimeoutsSection {
     idle: Option<TimeSpan<1>>,
     /// Longest pause within an answer on a stream that has shown keep-alive comments. Default: `60s`.
     keepalive_idle: Option<TimeSpan<1>>,
+}
+
+/// An entry that adds rules to the agent of a shorthand. Only its keys matter: they are read for all kinds together.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PolicySection {
+    #[serde(rename = "instructions")]
+    _instructions: Option<IgnoredAny>,
+    #[serde(rename = "access")]
+    _access: Option<IgnoredAny>,
 }
 
 impl AgentsConfig {
@@ -193,7 +204,9 @@ impl ConfigResolver<'_> {
             let written = written.unwrap_or_default().0;
             if let Some((name, settings, policy)) = self.entry(document, &name, written, &entries) {
                 rules.by_name.insert(name.clone(), policy);
-                entries.insert(name, settings);
+                if let Some(settings) = settings {
+                    entries.insert(name, settings);
+                }
             }
         }
         let mut agents = AgentsConfig { default: AgentName::guide(), entries, fallback: None };
@@ -208,14 +221,15 @@ impl ConfigResolver<'_> {
         (agents, rules)
     }
 
-    /// Reads `agents.<name>`. `None` only with an error.
+    /// Reads `agents.<name>`. An entry that has the name of a shorthand has no settings: it only adds rules to it. `None`
+    /// only with an error.
     fn entry(
         &mut self,
         document: &ConfigDocument,
         name: &str,
         written: file::AgentEntrySection,
         taken: &BTreeMap<AgentName, AgentSettings>,
-    ) -> Option<(AgentName, AgentSettings, AgentPolicy)> {
+    ) -> Option<(AgentName, Option<AgentSettings>, AgentPolicy)> {
         let path = ["agents", name];
         let Some(plain) = AgentName::new(name).filter(|name| !RESERVED.contains(&name.as_str())) else {
             let place = document.place_of_key(&path);
@@ -226,6 +240,9 @@ impl ConfigResolver<'_> {
             return None;
         };
         if taken.contains_key(&plain) {
+            if document.parse_at::<PolicySection>(&path).is_ok() {
+                return Some((plain, None, self.policy(document, name, written, AgentAccess::everybody)?));
+            }
             let place = document.place_of_key(&path);
             let source = match plain == AgentName::proxy() {
                 true => "`GATEWAY_PROXY_URL` or `gateway.proxy_url`",
@@ -235,25 +252,39 @@ impl ConfigResolver<'_> {
                 ConfigError::new(format!(
                     "`agents.{name}` is an agent that {source} configures already {place}"
                 ))
-                .hint("give the entry another name, or leave the other settings out"),
+                .hint(
+                    "give the entry another name, leave the other settings out, or write only `access` and \
+                     `instructions` here",
+                ),
             );
             return None;
         }
-        let written_kind = filled(written.kind);
+        let written_kind = filled(written.kind.clone());
         let kind_name = written_kind.as_deref().unwrap_or(name);
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else {
             self.errors.push(unknown_kind(document, name, written_kind.as_deref()));
             return None;
         };
         let settings = (kind.read)(self, document, name)?;
+        Some((plain, Some(settings), self.policy(document, name, written, kind.access)?))
+    }
+
+    /// The rules of an entry; `unlisted` is its access list if none is written. `None` only with an error.
+    fn policy(
+        &mut self,
+        document: &ConfigDocument,
+        name: &str,
+        written: file::AgentEntrySection,
+        unlisted: fn() -> AgentAccess,
+    ) -> Option<AgentPolicy> {
         let access = match written.access {
             Some(KeyedMapping(access)) => {
                 access.resolve(document, name).map_err(|error| self.errors.push(error)).ok()?
             }
-            None => (kind.access)(),
+            None => unlisted(),
         };
         let instructions = written.instructions.filter(|text| !text.trim().is_empty()).unwrap_or_default();
-        Some((plain, settings, AgentPolicy { access, instructions }))
+        Some(AgentPolicy { access, instructions })
     }
 
     /// The agent that answers unless another is named.

@@ -363,7 +363,8 @@ fn stop_the_unwanted(
         let is_wanted = turns::permitted(tx, rules, &turn.source)?
             && (turn.state == TurnState::Queued
                 || !rules.agents.by_name.contains_key(agent)
-                || turns::may_talk_to(tx, rules, &turn.source, agent)?);
+                || turns::may_talk_to(tx, rules, &turn.source, agent)?)
+            && (turn.state == TurnState::Queued || turns::may_keep_fallback(tx, rules, &turn)?);
         if !open.stopping && !is_wanted {
             stop_turn(tx, &open, "reload")?;
             unwanted.push((turn.session, turn.id));

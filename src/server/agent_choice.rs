@@ -47,6 +47,13 @@ impl Server {
         Ok(Some(agent))
     }
 
+    /// The `model` of an answer of this agent. The default agent has the configured name.
+    pub fn model_name(&self, agent: Option<&AgentName>) -> String {
+        let agents = self.turns.agents();
+        let other = agent.filter(|name| *name != agents.default_name());
+        other.map_or_else(|| self.settings.model.clone(), |name| name.as_str().to_owned())
+    }
+
     /// Whether a caller may ask an agent.
     pub fn admits(&self, caller: &Caller, agent: &AgentName) -> bool {
         let asker = if caller.is_owner() { AgentAsker::Admin } else { AgentAsker::App(caller.app()) };

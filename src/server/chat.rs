@@ -15,6 +15,7 @@ pub use self::request::ChatRequest;
 use super::body::JsonBody;
 use super::content::read_messages;
 use super::headers::TurnHeaders;
+use super::parameters::AgentParams;
 use super::sse::SseBuffer;
 use super::submit::{AnswerMode, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn};
 use super::turn_result::{ChatTokens, TurnResult};
@@ -72,8 +73,12 @@ pub async fn complete(
     let params = value.params()?;
     let ChatRequest { messages, model, stream, .. } = value;
     let session = turn_headers.session.clone().map_or(SessionSelector::Fresh, SessionSelector::Named);
-    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
-    let mut params = params.for_agent(&server.turns.about(&agent))?;
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await;
+    let chosen = agent.and_then(|agent| Ok((params.for_agent(&server.turns.about(&agent))?, agent)));
+    let (mut params, agent) = match chosen {
+        Ok((params, agent)) => (params, Ok(agent)),
+        Err(problem) => (AgentParams::default(), Err(problem)),
+    };
     let turn_request = TurnRequest {
         session,
         agent,

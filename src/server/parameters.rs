@@ -35,6 +35,7 @@ pub struct ClientParams {
 }
 
 /// Parameters for the agent that answers, and the names of those that it ignores.
+#[derive(Default)]
 pub struct AgentParams {
     /// Parameters to store with the turn.
     pub params: ModelParams,

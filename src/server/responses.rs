@@ -30,6 +30,7 @@ use self::sequence::SeenSequence;
 pub use self::stored::{InputItems, ItemsQuery, cancel, input_items};
 use super::body::JsonBody;
 use super::headers::{LAST_EVENT_ID, TurnHeaders};
+use super::parameters::AgentParams;
 use super::path_params::ResponseName;
 use super::revocable_body::held;
 use super::submit::{
@@ -59,8 +60,12 @@ pub async fn create(
         (None, Some(name), _) | (None, None, Some(name)) => SessionSelector::Named(name.clone()),
         (None, None, None) => SessionSelector::Fresh,
     };
-    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
-    let mut params = params.for_agent(&server.turns.about(&agent))?;
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await;
+    let chosen = agent.and_then(|agent| Ok((params.for_agent(&server.turns.about(&agent))?, agent)));
+    let (mut params, agent) = match chosen {
+        Ok((params, agent)) => (params, Ok(agent)),
+        Err(problem) => (AgentParams::default(), Err(problem)),
+    };
     let turn_request = TurnRequest {
         session,
         agent,

@@ -142,7 +142,8 @@ pub async fn start(
     let session = session_id
         .or_else(|| turn_headers.session.clone())
         .map_or(SessionSelector::Fresh, SessionSelector::Named);
-    let agent = server.agent_for(&caller, model.as_deref(), &session).await?;
+    let agent = server.agent_for(&caller, model.as_deref(), &session).await;
+    let answering = server.model_name(agent.as_ref().ok());
     let turn_request = TurnRequest {
         session,
         agent,
@@ -161,7 +162,7 @@ pub async fn start(
         run_id: run.0.clone(),
         status: status.word(),
         session_id: session.clone(),
-        model: model.unwrap_or_else(|| server.settings.model.clone()),
+        model: model.unwrap_or(answering),
     });
     let answer = started.map(|started| (StatusCode::ACCEPTED, Json(started)).into_response());
     Ok(turn_headers.name(answer, &session, &run))
@@ -194,7 +195,7 @@ pub async fn show(
         object: RUN,
         status,
         session_id: caller.name_of(&turn.session),
-        model: server.settings.model.clone(),
+        model: server.model_name(turn.agent.as_ref()),
         created_at: created,
         updated_at: over.unwrap_or(created),
         pending_approvals: pending(&server, &turn.id, &asks),

@@ -28,7 +28,7 @@ pub struct GrantRow {
 }
 
 impl Tx<'_> {
-    /// Stores a grant for equal asks of the same agent: in this session, or in this room for every session. It holds
+    /// Stores a grant for equal asks of the agent that asked, which may be the fallback: in this session, or in this room for every session. It holds
     /// while the room is the same kind of place as now.
     pub fn add_grant(&self, ask: &AskRow, turn: &TurnRow, grant: GrantScope, by: &str) -> Result<()> {
         let place = PlaceKind::from(stored_question(&turn.id, &turn.source).direct);
@@ -53,7 +53,7 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO grants (id, digest, title, session, account, room, place, by, granted, expires, agent)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT agent FROM turns WHERE id = ?11))",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT coalesce(request_for, agent) FROM turns WHERE id = ?11))",
             )?
             .execute(params![
                 crate::util::random_hex(4),
@@ -71,11 +71,18 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// People who granted an equal ask of the same agent here, with the scope; the widest first.
-    pub fn granted(&self, turn: &TurnRow, digest: &str) -> Result<Vec<(GrantScope, String)>> {
+    /// People who granted an equal ask of the agent `asks` here, with the scope; the widest first. A grant of before
+    /// agents had names holds for the `default` one.
+    pub fn granted(
+        &self,
+        turn: &TurnRow,
+        digest: &str,
+        asks: &AgentName,
+        default: &AgentName,
+    ) -> Result<Vec<(GrantScope, String)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT session IS NULL, by FROM grants WHERE account = ?1 AND room = ?2 AND place = ?3 AND digest = ?4
-                 AND (session IS NULL OR session = ?5) AND expires > ?6 AND (agent IS NULL OR agent = ?7)
+                 AND (session IS NULL OR session = ?5) AND expires > ?6 AND coalesce(agent, ?8) = ?7
              ORDER BY session IS NULL DESC, granted",
         )?;
         let question = stored_question(&turn.id, &turn.source);
@@ -88,7 +95,8 @@ impl Tx<'_> {
                 digest,
                 turn.session.0,
                 unix_now(),
-                turn.agent.as_ref().map(AgentName::as_str)
+                asks.as_str(),
+                default.as_str(),
             ],
             |row| Ok((if row.get(0)? { GrantScope::Always } else { GrantScope::Session }, row.get(1)?)),
         )?;

@@ -161,6 +161,12 @@ impl Tx<'_> {
         Ok(agent.as_deref().and_then(AgentName::new))
     }
 
+    /// The agent that acts in a turn: the one that its request was made for, which may be the fallback, else its own.
+    pub fn acting_agent(&self, turn: &TurnRow, default: &AgentName) -> Result<AgentName> {
+        let asked = self.request_agent(&turn.id)?;
+        Ok(asked.or_else(|| turn.agent.clone()).unwrap_or_else(|| default.clone()))
+    }
+
     /// Turns of a session that have not ended, in order.
     pub fn open_turns(&self, session: &SessionId) -> Result<Vec<OpenTurn>> {
         let mut query = self.conn.prepare_cached(

@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::readers::TurnLogs;
 use super::source;
-use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
+use crate::agent::{AgentRegistry, Ask, AskChoice, AskPosition, DenyReason};
 use crate::delivery::Delivery;
 use crate::i18n::TextKey;
 use crate::ids::{AskId, TurnId};
@@ -36,6 +36,7 @@ pub(super) struct Asks {
     pub store: Store,
     pub delivery: Arc<Delivery>,
     pub live: Arc<LiveRules>,
+    pub agents: Arc<AgentRegistry>,
     /// Time that people have to answer.
     pub answer_within: Duration,
     /// The engine's token: fired when the process is about to end.

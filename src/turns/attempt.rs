@@ -6,25 +6,48 @@ use std::sync::atomic::Ordering;
 use talaria_platform::{BoxFuture, PlaceLifetime};
 use tokio_util::sync::CancellationToken;
 
+use super::input_slot::{self, Reload};
 use super::output::TurnOutput;
 use super::sink::TurnSink;
-use super::{RunningTurn, Turns, fallback_notices, input_slot, source};
+use super::source::{self, may_talk_to};
+use super::{RunningTurn, Turns, fallback_notices};
 use crate::agent::{
     AgentError, AgentErrorKind, AgentInfo, AgentTurn, AttemptKind, PreparedTurn, RewindSupport, SharedAgent,
     TurnEnd,
 };
-use crate::i18n::TextKey;
+use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::{AgentName, TurnId};
 use crate::metrics::GaugeGuard;
 use crate::poll_when_woken::poll_when_woken;
-use crate::store::{self, TurnRow};
+use crate::rules::Rules;
+use crate::store::{self, TurnRow, Tx};
 use crate::testing::failpoint;
+
+/// How one try ended.
+pub(super) enum AttemptEnd {
+    /// The end that the agent reports, or that the engine decides on in its place.
+    Ran(Result<TurnEnd, AgentError>),
+    /// The asker may not talk to the agent of the turn any more, as this sentence says. Nothing ran, and the agent is
+    /// not to blame.
+    NotAdmitted(LocalizedText),
+}
+
+/// Why the transaction did not store a request.
+enum DispatchRefusal {
+    /// The prompt was edited meanwhile, so the request is of no use.
+    Edited,
+    /// The request is for the fallback, which the asker may not talk to.
+    WithoutFallback,
+    /// The asker may not talk to the agent of the turn any more.
+    NotAdmitted(LocalizedText),
+}
 
 /// Whether the agent may be run with the request of a try.
 enum RequestReadiness {
     /// The request is stored.
     Stored,
     /// The try ended before that, and the agent is not run.
-    Ended(Result<TurnEnd, AgentError>),
+    Ended(AttemptEnd),
 }
 
 impl Turns {
@@ -37,7 +60,7 @@ impl Turns {
         prepared: &mut Option<PreparedTurn>,
         sink: &TurnSink<'_>,
         running: &RunningTurn,
-    ) -> store::Result<Result<TurnEnd, AgentError>> {
+    ) -> store::Result<AttemptEnd> {
         failpoint("turn.taken");
         // One agent for the whole try: a reload may replace it meanwhile.
         let own = self.agent_of(row);
@@ -47,7 +70,8 @@ impl Turns {
             match turn.attempt {
                 AttemptKind::First => *prepared = None,
                 AttemptKind::Resume => {
-                    return Ok(Err(AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume)));
+                    let error = AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
+                    return Ok(AttemptEnd::Ran(Err(error)));
                 }
             }
         }
@@ -55,11 +79,11 @@ impl Turns {
             RequestReadiness::Stored => {}
             RequestReadiness::Ended(end) => return Ok(end),
         }
-        let Some(prepared) = prepared.as_mut() else { return Ok(Ok(TurnEnd::Stopped)) };
+        let Some(prepared) = prepared.as_mut() else { return Ok(AttemptEnd::Ran(Ok(TurnEnd::Stopped))) };
         failpoint("turn.dispatched");
 
         let request = input_slot::hand_over(prepared, running);
-        Ok(self.run_agent(&own.agent, row, turn, request, sink, running).await)
+        Ok(AttemptEnd::Ran(self.run_agent(&own.agent, row, turn, request, sink, running).await))
     }
 
     async fn run_agent(
@@ -132,45 +156,55 @@ impl Turns {
         sink: &TurnSink<'_>,
         running: &RunningTurn,
     ) -> store::Result<RequestReadiness> {
+        let stopped = || Ok(RequestReadiness::Ended(AttemptEnd::Ran(Ok(TurnEnd::Stopped))));
         loop {
             if prepared.is_none() {
                 let made = tokio::select! {
                     // First, because after an interruption the attachments may be missing, and a request without
                     // them must not be stored.
                     biased;
-                    () = self.interrupted(running, sink) => return Ok(RequestReadiness::Ended(Ok(TurnEnd::Stopped))),
+                    () = self.interrupted(running, sink) => return stopped(),
                     made = agent.prepare(turn) => made,
                 };
                 match made {
                     Ok(made) => *prepared = Some(made),
-                    Err(error) => return Ok(RequestReadiness::Ended(Err(error))),
+                    Err(error) => return Ok(RequestReadiness::Ended(AttemptEnd::Ran(Err(error)))),
                 }
                 failpoint("turn.prepared");
             }
-            if let Some(prepared) = prepared.as_ref() {
-                input_slot::set_aside(row, turn, running);
-                if self.dispatch(&agent.about(), row, turn, prepared).await? {
-                    return Ok(RequestReadiness::Stored);
-                }
-            }
-            // The prompt was edited while the request was made, so the request is not sent.
+            let Some(made) = prepared.as_ref() else { return stopped() };
+            input_slot::set_aside(row, turn, running);
+            let Err(refusal) = self.dispatch(&agent.about(), row, turn, made).await? else {
+                return Ok(RequestReadiness::Stored);
+            };
             *prepared = None;
-            if !self.follow_edit(row, turn, sink, running).await? {
-                return Ok(RequestReadiness::Ended(Ok(TurnEnd::Stopped)));
+            match refusal {
+                DispatchRefusal::Edited => {
+                    if !self.follow_edit(row, turn, sink, running).await? {
+                        return stopped();
+                    }
+                }
+                DispatchRefusal::WithoutFallback => {
+                    turn.without_fallback = true;
+                    self.load_input(row, turn, prepared, Reload::All, (sink, running)).await?;
+                }
+                DispatchRefusal::NotAdmitted(words) => {
+                    return Ok(RequestReadiness::Ended(AttemptEnd::NotAdmitted(words)));
+                }
             }
         }
     }
 
-    /// Stores the request, and settles in the same transaction under which id the agent is asked in the session and
-    /// whether the room is told that the fallback answers. `false`: the prompt was edited meanwhile, and the request is
-    /// of no use.
+    /// Stores the request, and settles in the same transaction whether the asker may talk to the agent that it was made
+    /// for, under which id that agent is asked in the session, and whether the room is told that the fallback answers.
     async fn dispatch(
         &self,
         about: &AgentInfo,
         row: &TurnRow,
         turn: &mut AgentTurn,
         prepared: &PreparedTurn,
-    ) -> store::Result<bool> {
+    ) -> store::Result<Result<(), DispatchRefusal>> {
+        let (own, live) = (turn.agent.clone(), self.live.clone());
         let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
         let prompt = source::prompt_may_be_edited(&row.source).then(|| row.prompt.clone());
         let max = source::max_text(&self.delivery, &row.source);
@@ -182,8 +216,14 @@ impl Turns {
             false => Some(fallback_notices::away(row, max, about, &self.live.now().words)),
         };
         let written = self.store.write(move |tx| {
+            // A try that may have run is resumed; a reload stops it if its asker lost the agent.
+            if attempt == AttemptKind::First
+                && let Some(refusal) = not_admitted(tx, &live.now(), &id, &own, &stored.agent)?
+            {
+                return Ok(Err(refusal));
+            }
             if !tx.dispatch(&id, prompt.as_deref(), &stored)? {
-                return Ok(None);
+                return Ok(Err(DispatchRefusal::Edited));
             }
             let asked = match attempt {
                 AttemptKind::First => tx.ask_agent(&session, &stored.agent, rewind)?,
@@ -195,9 +235,12 @@ impl Turns {
                 Some(_) | None => Vec::new(),
             };
             told.iter().try_for_each(|notice| tx.add_outbox(notice))?;
-            Ok(Some((asked, !told.is_empty())))
+            Ok(Ok((asked, !told.is_empty())))
         });
-        let Some((asked, told)) = written.await? else { return Ok(false) };
+        let (asked, told) = match written.await? {
+            Ok(written) => written,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         (turn.session, turn.upstream) = (asked.id, asked.upstream);
         if asked.replaced {
             // Told when the session has nothing more to do.
@@ -206,7 +249,7 @@ impl Turns {
         if told && let Some(account) = self.account_of(&row.source) {
             account.wake();
         }
-        Ok(true)
+        Ok(Ok(()))
     }
 
     /// Waits for any reason to end a running agent early.
@@ -217,4 +260,26 @@ impl Turns {
             () = sink.full.cancelled() => {}
         }
     }
+}
+
+/// Why the asker of a turn may not talk to its agent, or to the fallback that the request was made for, if so. The rules
+/// and the agent that is asked may both have changed since the turn was loaded.
+fn not_admitted(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    id: &TurnId,
+    own: &AgentName,
+    asked: &AgentName,
+) -> store::Result<Option<DispatchRefusal>> {
+    // Without a turn nothing is dispatched either.
+    let Some(turn) = tx.turn_head(id)? else { return Ok(None) };
+    if !may_talk_to(tx, rules, &turn.source, own)? {
+        let why = match rules.agents.by_name.contains_key(own) {
+            true => TextKey::AgentRefused,
+            false => TextKey::AgentGone,
+        };
+        return Ok(Some(DispatchRefusal::NotAdmitted(why.with("name", own.as_str()))));
+    }
+    let refuses = asked != own && !may_talk_to(tx, rules, &turn.source, asked)?;
+    Ok(refuses.then_some(DispatchRefusal::WithoutFallback))
 }

@@ -86,7 +86,7 @@ pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &
         if let TurnSource::App(request) = &mut row.source {
             request.drop_input();
         }
-        (turn.prompt, turn.context) = (String::new(), String::new());
+        (turn.prompt, turn.context, turn.fallback_context) = (String::new(), String::new(), String::new());
         (turn.parts, turn.history, turn.params) = (Vec::new(), Vec::new(), ModelParams::default());
     }
     (turn.images, turn.files) = (Vec::new(), Vec::new());
@@ -167,7 +167,8 @@ impl Turns {
         let (Some(stored), history) = read.await? else { return Ok(()) };
         let row = Arc::make_mut(row);
         (row.prompt, row.source) = (stored.prompt, stored.source);
-        (turn.context, turn.prompt, turn.history) = (self.context(row), source::prompt(row), history);
+        (turn.prompt, turn.history) = (source::prompt(row), history);
+        (turn.context, turn.fallback_context) = self.contexts(row);
         source::describe(&row.source, turn);
         if let Some(prepared) = prepared {
             prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();

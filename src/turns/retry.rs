@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use talaria_platform::{Backoff, PlaceLifetime, jitter};
 use tokio::time::Instant;
 
+use super::attempt::AttemptEnd;
 use super::input_slot::{self, Reload};
 use super::retry_policy::{AttemptFacts, NextAttempt, RetryPause, RetryVerdict, judge};
 use super::run::RunResult;
@@ -52,7 +53,14 @@ impl Turns {
         let mut failed_tries: Option<FailedTries> = None;
         let mut prepared_again = false;
         loop {
-            let end = self.attempt(row, turn, &mut prepared, sink, running).await?;
+            let end = match self.attempt(row, turn, &mut prepared, sink, running).await? {
+                AttemptEnd::Ran(end) => end,
+                AttemptEnd::NotAdmitted(words) => {
+                    let question = Reload::Question;
+                    Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running))).await?;
+                    return Ok(RunResult::Over(TurnOutcome::Failed { words }));
+                }
+            };
             self.learn_from(row, &end);
             let facts = AttemptFacts {
                 full: sink.full.is_cancelled(),

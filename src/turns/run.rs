@@ -6,13 +6,13 @@ use talaria_platform::PlaceLifetime;
 
 use super::readers::TurnLogs;
 use super::sink::TurnSink;
-use super::source::{self, may_talk_to, permitted};
+use super::source::{self, may_keep_fallback, may_talk_to, permitted};
 use super::{RunningTurn, Turns, input_slot, prompt_text};
 use crate::agent::{
     AgentScratch, AgentTurn, AttemptKind, ModelParams, NamedAgent, SessionMessage, TurnOrigin,
 };
 use crate::i18n::TextKey;
-use crate::ids::TurnId;
+use crate::ids::{AgentName, TurnId};
 use crate::media;
 use crate::reply::TurnOutcome;
 use crate::store::{self, SessionRow, TurnRow, TurnState};
@@ -220,6 +220,10 @@ impl Turns {
                 let permission = match permitted(tx, &rules, &turn.source)? {
                     false => TurnPermission::NotAsking,
                     true if !may_talk_to(tx, &rules, &turn.source, agent)? => TurnPermission::NotThisAgent,
+                    // A turn of which nothing ran is judged again when its next request is stored.
+                    true if turn.state != TurnState::Queued && !may_keep_fallback(tx, &rules, &turn)? => {
+                        TurnPermission::NotThisAgent
+                    }
                     true => TurnPermission::Granted,
                 };
                 let before = PriorProgress {
@@ -303,13 +307,15 @@ impl Turns {
         history: Vec<SessionMessage>,
         resumed: bool,
     ) -> AgentTurn {
+        let (context, fallback_context) = self.contexts(row);
         let mut turn = AgentTurn {
             id: row.id.clone(),
             agent: self.agent_of(row).name,
             session: session.upstream_id(),
             // Settled when the request is stored.
             upstream: None,
-            context: self.context(row),
+            context,
+            fallback_context,
             history,
             prompt: source::prompt(row),
             parts: Vec::new(),
@@ -321,17 +327,27 @@ impl Turns {
             params: ModelParams::default(),
             memory: None,
             hops: 0,
+            without_fallback: false,
             scratch: AgentScratch::default(),
         };
         source::describe(&row.source, &mut turn);
         turn
     }
 
-    /// The system message of a turn: the operator's text for all agents, then that for its own agent, then the text of
-    /// the source.
-    pub(super) fn context(&self, row: &TurnRow) -> String {
+    /// The system messages of a turn, for its own agent and for the fallback of that one; the second is empty without a
+    /// fallback.
+    pub(super) fn contexts(&self, row: &TurnRow) -> (String, String) {
+        let own = self.agent_of(row);
+        let fallback = own.agent.about().fallback;
+        let other = fallback.map(|fallback| self.context(row, &fallback.agent));
+        (self.context(row, &own.name), other.unwrap_or_default())
+    }
+
+    /// The system message for an agent: the operator's text for all agents, then that for this one, then the text of the
+    /// source.
+    fn context(&self, row: &TurnRow, agent: &AgentName) -> String {
         let rules = self.live.now();
-        let texts = [self.settings.context.as_str(), rules.agents.instructions(&self.agent_name_of(row))];
+        let texts = [self.settings.context.as_str(), rules.agents.instructions(agent)];
         let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
         let own = source::system_text(&row.source, self.settings.names);
         prompt_text::context(&texts.join("\n\n"), own)

@@ -56,6 +56,17 @@ pub(crate) fn may_talk_to(
     Ok(rules.agents.admit(agent, AgentAsker::of(decision.rule, &author, &question.place.room)))
 }
 
+/// Whether the asker may still be answered by the fallback that the request of a turn was made for. An agent that the
+/// configuration no longer has forbids nothing: a turn that runs keeps it.
+pub(crate) fn may_keep_fallback(tx: &Tx<'_>, rules: &Rules, turn: &TurnRow) -> store::Result<bool> {
+    match &turn.prepared {
+        Some(prepared) if rules.agents.by_name.contains_key(&prepared.agent) => {
+            may_talk_to(tx, rules, &turn.source, &prepared.agent)
+        }
+        Some(_) | None => Ok(true),
+    }
+}
+
 /// Whether the asker may use `/retry`.
 pub(super) fn may_retry(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> store::Result<bool> {
     match source {
@@ -67,17 +78,26 @@ pub(super) fn may_retry(tx: &Tx<'_>, rules: &Rules, source: &TurnSource) -> stor
     }
 }
 
-/// Whether a grant that `by` gave earlier still counts.
+/// Whether a grant that `by` gave earlier still counts for an ask of this agent: its giver must still be one of those who
+/// may approve, and on the list of the agent.
 pub(super) fn grant_holds(
     tx: &Tx<'_>,
     rules: &Rules,
     source: &TurnSource,
+    agent: &AgentName,
     grant: GrantScope,
     by: &str,
 ) -> store::Result<bool> {
     match source {
-        TurnSource::Room(question) => may(tx, rules, question, by, AccessAction::Approve(grant)),
-        TurnSource::App(request) => tx.app_may_ask(&request.app),
+        TurnSource::Room(question) => {
+            let giver = UserId::new(by.to_owned());
+            let decision = decide(tx, rules, question, &giver, AccessAction::Approve(grant))?;
+            let asker = AgentAsker::of(decision.rule, &giver, &question.place.room);
+            Ok(decision.allowed && rules.agents.admit(agent, asker))
+        }
+        TurnSource::App(request) => {
+            Ok(tx.app_may_ask(&request.app)? && may_talk_to(tx, rules, source, agent)?)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use talaria::delivery::DisplaySettings;
 use talaria::gateway::{Gateway, GatewayParts};
 use talaria::ids::AgentName;
 use talaria::pace::EDITS;
-use talaria::rules::{AccountRules, LiveRules, Rules};
+use talaria::rules::{AccountRules, AgentPolicy, AgentRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads};
 use talaria::turns::TurnSettings;
 use talaria_platform::{
@@ -148,6 +148,7 @@ pub async fn gateway(
         display: DisplaySettings { steps: true, edits: EDITS, reactions: false },
         live: LiveRules::new(Rules {
             accounts: [(AccountId::new("rooms"), Arc::new(everybody))].into(),
+            agents: AgentRules { by_name: [(AgentName::proxy(), AgentPolicy::default())].into() },
             ..Rules::default()
         }),
     };

@@ -52,7 +52,7 @@ impl AgentAccessSection {
     }
 }
 
-/// Warnings about lists without effect, and about people who may not talk to the agent of their place.
+/// Warnings about lists without effect, and about people who may not talk to the agent of their place or its fallback.
 pub(super) fn warnings(agents: &AgentsConfig, rules: &Rules) -> Vec<String> {
     let mut warnings = Vec::new();
     for (name, policy) in &rules.agents.by_name {
@@ -93,6 +93,14 @@ pub(super) fn warnings(agents: &AgentsConfig, rules: &Rules) -> Vec<String> {
             let default = &agents.default;
             warnings.push(format!(
                 "{who} may talk to `platforms.{account}`, but not to its agent `{default}` (`agents.{default}.access`)"
+            ));
+        }
+        if let Some(fallback) = &agents.fallback
+            && let Some(who) = refused(&rules.agents, fallback, &account_rules.access, &elsewhere)
+        {
+            warnings.push(format!(
+                "{who} may talk to `platforms.{account}`, but not to the fallback `{fallback}` \
+                 (`agents.{fallback}.access`), and waits while the agent server is away"
             ));
         }
         let mut rooms: Vec<_> = account_rules.places.iter().collect();

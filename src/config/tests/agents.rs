@@ -3,6 +3,7 @@
 use super::*;
 use crate::access::AgentAccess;
 use crate::ids::AgentName;
+use crate::rules::AgentPolicy;
 
 const TWO: &str = "agents:\n  far: {kind: proxy, url: 'http://far:8642'}\n  near: {kind: model, base_url: \
                    'http://localhost:11434/v1', model: llama}\n";
@@ -175,7 +176,7 @@ fn a_name_that_a_shorthand_has_is_refused() {
     insta::assert_snapshot!(Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642").file(entry).errors(), @"
     error: `agents.proxy` is an agent that `GATEWAY_PROXY_URL` or `gateway.proxy_url` configures already (talaria.yaml, line 2)
 
-    hint: give the entry another name, or leave the other settings out
+    hint: give the entry another name, leave the other settings out, or write only `access` and `instructions` here
     ");
     insta::assert_snapshot!(
         Scene::new()
@@ -186,9 +187,26 @@ fn a_name_that_a_shorthand_has_is_refused() {
         @"
         error: `agents.local` is an agent that `OPENAI_BASE_URL` or the section `agent` configures already (talaria.yaml, line 2)
 
-        hint: give the entry another name, or leave the other settings out
+        hint: give the entry another name, leave the other settings out, or write only `access` and `instructions` here
         "
     );
+}
+
+#[test]
+fn an_entry_adds_its_list_and_its_instructions_to_the_agent_of_a_shorthand() {
+    let config = Scene::new()
+        .var("GATEWAY_PROXY_URL", "http://host:8642")
+        .var("OPENAI_BASE_URL", "http://localhost:1/v1")
+        .var("OPENAI_MODEL", "small")
+        .file("agents:\n  proxy: {access: {apps: [forge]}}\n  local: {instructions: Be brief.}\n")
+        .load()
+        .unwrap();
+    assert_eq!(config.agents.entries.len(), 2);
+    let rules = &config.rules.agents.by_name;
+    let access = AgentAccess { apps: ["forge".to_owned()].into(), ..AgentAccess::default() };
+    assert_eq!(rules[&AgentName::proxy()], AgentPolicy { access, instructions: String::new() });
+    let local = AgentPolicy { instructions: "Be brief.".to_owned(), ..AgentPolicy::default() };
+    assert_eq!(rules[&AgentName::local()], local);
 }
 
 #[test]

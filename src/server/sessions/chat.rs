@@ -125,7 +125,7 @@ async fn ask(
     JsonBody { bytes, value }: JsonBody<ChatRequest>,
 ) -> Result<(SubmittedTurn, String), ApiError> {
     let session = SessionSelector::Existing(name.clone());
-    let agent = server.agent_for(caller, value.model.as_deref(), &session).await?;
+    let agent = server.agent_for(caller, value.model.as_deref(), &session).await;
     let spoken = spoken(value)?;
     let asked = spoken.now.remembered();
     let endpoint = if answer == AnswerMode::Streamed { "chat/stream" } else { "chat" };

@@ -46,6 +46,8 @@ pub struct SubmitTransaction {
     pub keep: Option<ResponseRecord>,
     /// The agent of older turns that name none.
     pub default_agent: AgentName,
+    /// Why no agent takes the request, if so.
+    pub no_agent: Option<ApiError>,
 }
 
 /// Result of the transaction.
@@ -62,6 +64,9 @@ impl SubmitTransaction {
     pub fn take(mut self, tx: &Tx<'_>) -> Result<SubmitResult> {
         if let Some(known) = self.known(tx)? {
             return Ok(known);
+        }
+        if let Some(problem) = self.no_agent.take() {
+            return Ok(SubmitResult::Refused(problem));
         }
         if !self.has_capacity {
             return Ok(SubmitResult::Refused(TurnLimits::too_many_turns()));

@@ -150,6 +150,7 @@ impl AskTask {
         let (draining, max) = (self.asks.draining.clone(), max_text(&self.asks.delivery, &self.turn.source));
         let within = i64::try_from(self.asks.answer_within.as_secs()).unwrap_or(i64::MAX);
         let ask_position = self.asks.ask_position(&turn.id);
+        let agents = self.asks.agents.now();
         let opened = self.asks.store.write(move |tx| {
             let rules = live.now();
             let opening = OpenAskTx {
@@ -158,6 +159,7 @@ impl AskTask {
                 turn: &turn,
                 ask: &ask,
                 digest: digest(&ask),
+                default_agent: agents.default_name(),
                 max,
                 ask_position,
             };

@@ -7,7 +7,7 @@ use super::message::{ask_message, ask_text, tell};
 use crate::access::GrantScope;
 use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::AskId;
+use crate::ids::{AgentName, AskId};
 use crate::rules::Rules;
 use crate::store::{AskRow, GATEWAY, Result, TurnRow, Tx, unix_now};
 use crate::turn_source::TurnSource;
@@ -46,6 +46,8 @@ pub(super) struct OpenAskTx<'a> {
     pub turn: &'a TurnRow,
     pub ask: &'a Ask,
     pub digest: String,
+    /// The agent of turns and grants that name none.
+    pub default_agent: &'a AgentName,
     /// Longest message of the platform, in bytes.
     pub max: usize,
     /// Position of the ask in its turn.
@@ -131,8 +133,9 @@ impl OpenAskTx<'_> {
         if !self.ask.form.is_approval() {
             return Ok(None);
         }
-        for (grant, by) in tx.granted(turn, &self.digest)? {
-            if grant_holds(tx, self.rules, &turn.source, grant, &by)? {
+        let agent = tx.acting_agent(turn, self.default_agent)?;
+        for (grant, by) in tx.granted(turn, &self.digest, &agent, self.default_agent)? {
+            if grant_holds(tx, self.rules, &turn.source, &agent, grant, &by)? {
                 return Ok(Some((grant, by)));
             }
         }

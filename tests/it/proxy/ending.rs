@@ -224,6 +224,7 @@ fn turn() -> AgentTurn {
         session: SessionId("20260101_000000_00000000".into()),
         upstream: None,
         context: String::new(),
+        fallback_context: String::new(),
         history: Vec::new(),
         prompt: "hi".into(),
         parts: Vec::new(),
@@ -235,6 +236,7 @@ fn turn() -> AgentTurn {
         memory: None,
         params: talaria::agent::ModelParams::default(),
         hops: 0,
+        without_fallback: false,
         scratch: AgentScratch::default(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use talaria::access::{AccessLists, AgentAccess};
-use talaria::agent::OptionKind;
+use talaria::agent::{AgentErrorKind, OptionKind};
 use talaria::ids::AgentName;
 use talaria::rules::{AccountRules, AgentPolicy, AgentRules, PlaceRules};
 use talaria::store::AuditFilter;
@@ -12,6 +12,8 @@ use talaria::store::AuditFilter;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::Room;
 use crate::support::scripted::{choice, option, or_text};
+
+const NOTHING_RAN: AgentErrorKind = AgentErrorKind::NothingRan { after: None };
 
 /// The newest message of ours, once nothing happens any more.
 async fn last(room: &Room) -> String {
@@ -206,6 +208,60 @@ async fn a_question_that_waits_is_not_asked_once_its_author_is_off_the_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_is_tried_again_is_not_asked_once_its_author_is_off_the_list() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@bob", "/agent local").await;
+    room.settled().await;
+    gateway.stand_in().script().then_fails(NOTHING_RAN, "The agent cannot be reached.");
+    room.says("@bob", "one").await;
+    room.shows("Trying again").await;
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    insta::assert_snapshot!(last(&room).await, @"⚠️ You may not talk to the agent local. /agent lists those you can talk to.");
+    assert_eq!(gateway.stand_in().heard().len(), 1, "only the try before");
+    assert!(gateway.agent_itself().heard().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_not_asked_if_its_author_lost_the_agent_while_the_request_was_made() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@bob", "/agent local").await;
+    room.settled().await;
+    let making = gateway.stand_in().prepares_slowly();
+    room.says("@bob", "one").await;
+    room.settled().await;
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    making.open();
+    insta::assert_snapshot!(last(&room).await, @"⚠️ You may not talk to the agent local. /agent lists those you can talk to.");
+    assert!(gateway.stand_in().heard().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fallback_answers_only_those_on_its_list() {
+    let gateway = TestGateway::with(Setup { fallback: true, ..Setup::default() }).await;
+    let room = gateway.shared_room();
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    gateway.agent_itself().goes_away();
+    room.says("@bob", "one").await;
+    room.shows("Trying again").await;
+    assert!(gateway.stand_in().heard().is_empty());
+    gateway.agent_itself().comes_back();
+    insta::assert_snapshot!(room.settled().await, @"
+    @bob  one
+    bot   ok
+    ");
+    assert!(gateway.stand_in().heard().is_empty(), "the question waited for the agent itself");
+    gateway.agent_itself().goes_away();
+    room.says("@ann", "two").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().heard().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_runs_keeps_its_agent_and_those_behind_it_are_told_that_it_is_gone() {
     let gateway = TestGateway::start().await;
     let room = gateway.room();
@@ -252,6 +308,21 @@ async fn an_agent_is_told_what_is_written_for_all_and_for_itself() {
     }
     assert_eq!(gateway.agent_itself().heard()[0].context, "Be kind.");
     assert_eq!(gateway.stand_in().heard()[0].context, "Be kind.\n\nBe brief.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fallback_is_told_what_is_written_for_itself() {
+    let setup = Setup { context: "Be kind.".to_owned(), names: false, fallback: true, ..Setup::default() };
+    let gateway = TestGateway::with(setup).await;
+    let (account, mut agents) = guarded(AgentAccess::everybody());
+    for (name, policy) in &mut agents.by_name {
+        policy.instructions = format!("You are {name}.");
+    }
+    gateway.reload_agents(account, agents);
+    gateway.agent_itself().goes_away();
+    gateway.room().says("@ann", "one").await;
+    gateway.room().settled().await;
+    assert_eq!(gateway.stand_in().heard()[0].context, "Be kind.\n\nYou are local.");
 }
 
 /// Allowing an action is acting through the agent.
@@ -317,6 +388,60 @@ async fn an_edit_does_not_ask_an_agent_again_that_its_author_may_no_longer_talk_
     room.edits("@bob", &asked, "two").await;
     assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
     assert_eq!(gateway.stand_in().heard().len(), 1, "the answer there is stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_ends_when_its_giver_is_off_the_list_of_the_agent() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.shared_room();
+    let listed = |people: &[&str]| {
+        let people = people.iter().map(|person| (*person).into()).collect();
+        guarded(AgentAccess { people, ..AgentAccess::default() })
+    };
+    let asks = async |who: &str| {
+        let _script = gateway.stand_in().script().asks("List the files", "ls");
+        room.says(who, "what is there?").await;
+        room.settled().await;
+    };
+    let (account, agents) = listed(&["@ann:test", "@bob:test"]);
+    gateway.reload_agents(account, agents);
+    room.says("@ann", "/agent local").await;
+    asks("@ann").await;
+    room.says("@ann", "/approve session").await;
+    room.settled().await;
+    asks("@bob").await;
+    assert_eq!(gateway.stand_in().ran(), ["ls", "ls"], "it need not ask again");
+    let (account, agents) = listed(&["@bob:test"]);
+    gateway.reload_agents(account, agents);
+    asks("@bob").await;
+    assert_eq!(gateway.stand_in().ran().len(), 2, "it waits for an answer");
+    room.says("@bob", "/approve").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().ran().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_fallback_asks_is_allowed_by_those_on_its_list_and_for_itself_alone() {
+    let gateway = TestGateway::with(Setup { fallback: true, ..Setup::default() }).await;
+    let room = gateway.shared_room();
+    let (account, agents) = guarded(only_ann());
+    gateway.reload_agents(account, agents);
+    gateway.agent_itself().goes_away();
+    let _script = gateway.stand_in().script().asks("List the files", "ls");
+    room.says("@ann", "what is there?").await;
+    room.settled().await;
+    room.says("@bob", "/approve").await;
+    assert!(last(&room).await.contains("You may not talk to the agent local"), "{}", room.now());
+    room.says("@root", "/approve always").await;
+    room.settled().await;
+    assert_eq!(gateway.stand_in().ran(), ["ls"]);
+    gateway.agent_itself().comes_back();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let _script = gateway.agent().asks("List the files", "ls");
+    room.says("@ann", "what is there?").await;
+    room.settled().await;
+    assert_eq!(gateway.agent_itself().asked().len(), 1);
+    assert_eq!(gateway.agent_itself().answers().len(), 0, "the agent itself waits for an answer");
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,6 +78,20 @@ async fn the_model_of_a_request_names_the_agent() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_looked_at_names_the_agent_that_answers_it() {
+    let served = Served::start().await;
+    for (model, named) in [(Some("local"), "local"), (None, "local"), (Some("proxy"), "talaria")] {
+        let body = json!({ "input": "hi", "model": model, "session_id": "s" });
+        let started = json(post(&served, KEY, "/v1/runs", body).await).await;
+        assert_eq!(started["model"], model.unwrap_or(named), "a name is echoed");
+        let run = format!("/v1/runs/{}", started["run_id"].as_str().unwrap());
+        let shown = served.bare(Method::GET, &run).bearer_auth(KEY).send().await.unwrap();
+        assert_eq!(json(shown).await["model"], named, "{model:?}");
+        served.gateway.idle().await;
+    }
+}
+
+#[tokio::test]
 async fn the_list_of_models_has_those_that_the_caller_may_ask() {
     let served = guarded().await;
     let (forge, phone) = (served.app("forge").await, served.app("phone").await);
@@ -124,6 +138,37 @@ async fn an_agent_that_the_caller_may_not_ask_is_refused_and_no_other_is_asked()
     assert_eq!(heard(&served), (0, 0), "neither agent was asked");
     assert_eq!(post(&served, &forge, "/v1/chat/completions", chat(Some("local"))).await.status(), 200);
     assert_eq!(heard(&served), (0, 1));
+}
+
+/// A client whose stream broke asks for the answer that there is.
+#[tokio::test]
+async fn a_repeat_is_answered_although_its_app_may_no_longer_ask_the_agent() {
+    let served = guarded().await;
+    let forge = served.app("forge").await;
+    let session = post(&served, &forge, "/api/sessions", json!({ "id": "mine" })).await;
+    assert_eq!(session.status(), 201);
+    let requests = [
+        ("/v1/chat/completions", chat(Some("local"))),
+        ("/v1/responses", json!({ "input": "hi", "model": "local" })),
+        ("/v1/runs", json!({ "input": "hi", "model": "local" })),
+        ("/api/sessions/mine/chat", json!({ "message": "hi", "model": "local" })),
+    ];
+    let ask = async |key: &str, path: &str, body: &Value| {
+        let request = served.bare(Method::POST, path).bearer_auth(&forge).header("idempotency-key", key);
+        request.body(body.to_string()).send().await.unwrap().status().as_u16()
+    };
+    for (path, body) in &requests {
+        let status = ask(&format!("once{path}"), path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status}");
+        served.gateway.idle().await;
+    }
+    reload(&served, &[]);
+    for (path, body) in &requests {
+        let status = ask(&format!("once{path}"), path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status}");
+        assert_eq!(ask(&format!("twice{path}"), path, body).await, 403, "{path}: another request");
+    }
+    assert_eq!(heard(&served), (0, 4));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use talaria::gateway::{ExitReason, Gateway, GatewayParts};
 use talaria::i18n::TextCatalog;
 use talaria::ids::AgentName;
 use talaria::pace::EDITS;
-use talaria::rules::{AccountRules, AgentRules, LiveRules, Rules};
+use talaria::rules::{AccountRules, AgentPolicy, AgentRules, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads, Tx};
 use talaria::turns::TurnSettings;
 use talaria_platform::{AccountId, PlatformCapabilities, RateLimit, ShowMode};
@@ -407,5 +407,11 @@ fn nobody() -> SharedAgent {
 
 fn rules(account: AccountRules, words: TextCatalog) -> Rules {
     let accounts = HashMap::from([(AccountId::from("test"), Arc::new(account))]);
-    Rules { accounts, words, ..Rules::default() }
+    Rules { accounts, words, agents: open_agents() }
+}
+
+/// Rules by which everybody may talk to both agents.
+pub fn open_agents() -> AgentRules {
+    let by_name = [AgentName::proxy(), AgentName::local()].map(|name| (name, AgentPolicy::default()));
+    AgentRules { by_name: by_name.into() }
 }

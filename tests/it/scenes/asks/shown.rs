@@ -89,6 +89,7 @@ async fn a_wording_without_the_action_lets_nothing_be_approved() {
     let room = gateway.room();
     let mut rules = talaria::rules::Rules {
         accounts: [("test".into(), std::sync::Arc::new(people()))].into(),
+        agents: crate::support::gateway::open_agents(),
         ..talaria::rules::Rules::default()
     };
     rules.words.reword("ask", "May I? `/approve {code}` {title}").unwrap();

@@ -120,7 +120,7 @@ fn given(asked: &Asked, command: &str, words: &str) -> Option<AskChoice> {
         // The only option that allows.
         ("/approve", false, "" | "once") => option("yes"),
         ("/answer", false, "1" | "do it") => option("yes"),
-        ("/answer", false, "2" | "part") => option("part"),
+        ("/answer", false, "2") => option("part"),
         ("/answer", false, words) => Some(AskChoice::Text(words.to_owned())),
         _ => None,
     }
