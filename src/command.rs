@@ -137,6 +137,11 @@ pub struct CommandContext<'a> {
 }
 
 impl CommandContext<'_> {
+    /// Description of the agent that a turn was for. It may not be the one that answers here now.
+    fn agent_of(&self, turn: &TurnRow) -> &AgentInfo {
+        self.agents.named_or_default(turn.agent.as_ref())
+    }
+
     /// The session that is talked about here.
     pub fn key(&self) -> SessionKey {
         let RoomEvent { place, room, author, .. } = self.event;
@@ -214,14 +219,16 @@ fn undo(call: &CommandCall<'_>) -> Result<CommandOutcome> {
         return say(words);
     }
     let tx = call.context.tx;
-    match call.context.agent.rewind {
-        RewindSupport::Impossible => return say(TextKey::CannotRewind),
-        RewindSupport::Unknown => return say(TextKey::CannotRewindNow),
-        RewindSupport::Possible => {}
-    }
-    match tx.last_turn_of_people(&call.session.id)? {
-        None => say(TextKey::NothingToUndo),
-        Some(last) => {
+    let last = tx.last_turn_of_people(&call.session.id)?;
+    let rewind = match &last {
+        Some(last) => call.context.agent_of(&last.row).rewind,
+        None => call.context.agent.rewind,
+    };
+    match (rewind, last) {
+        (RewindSupport::Impossible, _) => say(TextKey::CannotRewind),
+        (RewindSupport::Unknown, _) => say(TextKey::CannotRewindNow),
+        (RewindSupport::Possible, None) => say(TextKey::NothingToUndo),
+        (RewindSupport::Possible, Some(last)) => {
             tx.take_back(&last.row)?;
             say(TextKey::Undone)
         }
@@ -246,7 +253,7 @@ fn retry(call: &CommandCall<'_>) -> Result<CommandOutcome> {
         }
         Some(last) => {
             // An agent that may not forget the first try is asked the same once more, in the same session.
-            if context.agent.rewind == RewindSupport::Possible {
+            if context.agent_of(&last.row).rewind == RewindSupport::Possible {
                 tx.take_back(&last.row)?;
             }
             tx.use_session(&call.session.id)?;

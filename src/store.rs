@@ -36,12 +36,13 @@ mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config::Retention;
 use crate::testing::with_lead;
@@ -70,7 +71,7 @@ pub use session_agents::{AgentSession, DueEnd};
 pub use sessions::{ListedSession, SessionRow};
 pub use tokens::{AppInfo, TokenRecord};
 pub(in crate::store) use turns::stored_question;
-pub use turns::{FinishedTurn, OpenTurn, RoomTurn, TurnRow, TurnState, actor};
+pub use turns::{FinishedTurn, LastTurn, OpenTurn, RoomTurn, TurnRow, TurnState, actor};
 pub use usage::UsageTotals;
 pub use write_health::WriteFailure;
 
@@ -86,6 +87,8 @@ pub struct Store {
     timings: (Histogram, Histogram),
     /// Result of the last commit.
     health: WriteHealth,
+    /// Notified by the writer; see [`Store::expired`].
+    expired: Arc<Notify>,
 }
 
 /// Reports to the caller of a job whether its transaction was committed.
@@ -139,13 +142,14 @@ impl Store {
         let (writer, commands) = mpsc::channel(QUEUE);
         let (reader, reads) = mpsc::channel(QUEUE);
         let (timer, spans) = std::sync::mpsc::channel();
-        let health = WriteHealth::default();
+        let (health, expired) = (WriteHealth::default(), Arc::<Notify>::default());
         let own = StoreWriter {
             conn: writing,
             commands,
             reader: reader.downgrade(),
             own: writer.downgrade(),
             health: health.clone(),
+            expired: expired.clone(),
             retention,
             timer,
             wal: StoreWriter::wal_of(path),
@@ -165,7 +169,12 @@ impl Store {
             thread("store-timer", Box::new(move || maintenance::keep_time(&spans, &weak)))?,
         ];
         let timings = (disk_waits(), disk_waits());
-        Ok((Self { writer, reader, timings, health }, StoreThreads { handles }))
+        Ok((Self { writer, reader, timings, health, expired }, StoreThreads { handles }))
+    }
+
+    /// Notified when sessions have expired whose agents are to be told: see [`Tx::due_ends`].
+    pub fn expired(&self) -> Arc<Notify> {
+        self.expired.clone()
     }
 
     /// Runs `job` in a transaction and returns when it is on disk.

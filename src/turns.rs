@@ -239,6 +239,7 @@ impl Turns {
             self.enqueue(&session, turn);
         }
         self.end_sessions();
+        self.end_expired_sessions();
         Ok(count)
     }
 

@@ -22,7 +22,7 @@ use crate::ids::AgentName;
 use crate::notice::{Notice, notice_key};
 use crate::post_commit::PostCommit;
 use crate::rules::{AccountRules, AgentRules, LiveRules, SessionKey};
-use crate::store::{OutboxKind, OutboxRow, Result, Tx};
+use crate::store::{OutboxKind, OutboxRow, Result, TurnRow, Tx};
 
 /// Data that the transaction of a batch needs.
 pub(super) struct AcceptBatch {
@@ -74,7 +74,7 @@ impl AcceptBatch {
         for event in &batch.events {
             let (words, agent_rules, late) = (&now.words, &now.agents, batch.late);
             let context = EventContext { acceptor: self, tx, words, rules: &rules, agent_rules, event, late };
-            if context.agent()?.rewind == RewindSupport::Unknown && context.may_rewind()? {
+            if context.remembered_by()?.iter().any(|agent| agent.rewind == RewindSupport::Unknown) {
                 return Ok(true);
             }
         }
@@ -157,24 +157,29 @@ impl EventContext<'_> {
         }
     }
 
-    /// Whether the event may take back something that an agent remembers: it concerns a turn of ours, and its author is
-    /// permitted to do so.
-    fn may_rewind(&self) -> Result<bool> {
+    /// Agents that may remember something which the event takes back: a turn of ours, on the word of one who is obeyed.
+    fn remembered_by(&self) -> Result<Vec<&AgentInfo>> {
         match &self.event.kind {
             RoomEventKind::Message(message) if message.addressed => match command::parse(&message.text) {
-                ParsedMessage::Command(command @ (ChatCommand::Retry | ChatCommand::Undo), _) => {
-                    Ok(self.decide(AccessAction::Command(command))?.allowed)
+                ParsedMessage::Command(command @ (ChatCommand::Retry | ChatCommand::Undo), _)
+                    if self.decide(AccessAction::Command(command))?.allowed =>
+                {
+                    let Some(session) = self.tx.current_session(&self.key())? else { return Ok(Vec::new()) };
+                    let last = self.tx.last_turn_of_people(&session.id)?;
+                    Ok(last.iter().map(|last| self.agent_of(&last.row)).collect())
                 }
-                ParsedMessage::Command(..) | ParsedMessage::Prompt | ParsedMessage::Unknown(_) => Ok(false),
+                ParsedMessage::Command(..) | ParsedMessage::Prompt | ParsedMessage::Unknown(_) => {
+                    Ok(Vec::new())
+                }
             },
-            RoomEventKind::Edited { of, .. } => edits::may_rewind(self, of),
-            RoomEventKind::Deleted { of } => deletions::may_rewind(self, of),
+            RoomEventKind::Edited { of, .. } => Ok(edits::remembered_by(self, of)?.into_iter().collect()),
+            RoomEventKind::Deleted { of } => deletions::remembered_by(self, of),
             RoomEventKind::Message(_)
             | RoomEventKind::Reacted { .. }
             | RoomEventKind::Left
             | RoomEventKind::Joined
             | RoomEventKind::Unreadable
-            | RoomEventKind::Missed { .. } => Ok(false),
+            | RoomEventKind::Missed { .. } => Ok(Vec::new()),
         }
     }
 
@@ -278,8 +283,13 @@ impl EventContext<'_> {
         }
     }
 
+    /// Description of the agent that a turn was for. It may not be the one that answers here now.
+    pub(super) fn agent_of(&self, turn: &TurnRow) -> &AgentInfo {
+        self.acceptor.agents.named_or_default(turn.agent.as_ref())
+    }
+
     /// Description of the agent that answers here.
-    pub(super) fn agent(&self) -> Result<&AgentInfo> {
+    fn agent(&self) -> Result<&AgentInfo> {
         let name = self.agent_name(self.tx.chosen_agent(&self.key())?);
         Ok(self.acceptor.agents.named_or_default(Some(&name)))
     }

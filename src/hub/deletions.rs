@@ -7,7 +7,7 @@ use talaria_platform::EventId;
 
 use super::accept::EventContext;
 use crate::access::AccessAction;
-use crate::agent::RewindSupport;
+use crate::agent::{AgentInfo, RewindSupport};
 use crate::i18n::TextKey;
 use crate::post_commit::PostCommit;
 use crate::store::{Result, RoomTurn, TurnRow, TurnState};
@@ -35,11 +35,12 @@ pub(super) fn take(context: &EventContext<'_>, of: &EventId) -> Result<Vec<PostC
     Ok(after)
 }
 
-/// Whether the deleted message may be a prompt that an agent remembers. Changes nothing. A growing answer need not be
-/// looked for: its agent has already reported whether it can rewind.
-pub(super) fn may_rewind(context: &EventContext<'_>, of: &EventId) -> Result<bool> {
+/// Agents that may remember the deleted message as a prompt. Changes nothing. A growing answer need not be looked for:
+/// its agent has already reported whether it can rewind.
+pub(super) fn remembered_by<'a>(context: &'a EventContext<'_>, of: &EventId) -> Result<Vec<&'a AgentInfo>> {
     let turns = context.tx.turns_about(context.account(), &context.event.place.room, of)?;
-    Ok(turns.iter().any(|turn| turn.row.state != TurnState::Queued))
+    let asked = turns.iter().filter(|turn| turn.row.state != TurnState::Queued);
+    Ok(asked.map(|turn| context.agent_of(&turn.row)).collect())
 }
 
 fn is_open(turn: &TurnRow) -> bool {
@@ -69,7 +70,7 @@ fn remove(
     if !asked && !remembered {
         return Ok(());
     }
-    match context.agent()?.rewind {
+    match context.agent_of(&row).rewind {
         // A deletion comes once, and cannot wait until the agent reports what it can do: rather forget all.
         RewindSupport::Possible | RewindSupport::Unknown => tx.fork_session(&row.session),
         RewindSupport::Impossible if remembered => {

@@ -12,7 +12,7 @@ use talaria_platform::{EventId, ShowMode};
 use super::accept::EventContext;
 use super::limits::{self, LimitVerdict};
 use crate::access::AccessAction;
-use crate::agent::RewindSupport;
+use crate::agent::{AgentInfo, RewindSupport};
 use crate::chat_command::ChatCommand;
 use crate::command::{self, ParsedMessage};
 use crate::i18n::TextKey;
@@ -35,13 +35,17 @@ pub(super) fn take(context: &EventContext<'_>, of: &EventId, text: &str) -> Resu
     }
 }
 
-/// Whether the edit may repeat a prompt that an agent remembers. Changes nothing.
-pub(super) fn may_rewind(context: &EventContext<'_>, of: &EventId) -> Result<bool> {
+/// The agent that remembers the prompt which the edit repeats, if it does. Changes nothing.
+pub(super) fn remembered_by<'a>(
+    context: &'a EventContext<'_>,
+    of: &EventId,
+) -> Result<Option<&'a AgentInfo>> {
     if context.tx.waiting_turn_of(context.account(), &context.event.place.room, of)?.is_some() {
-        return Ok(false);
+        return Ok(None);
     }
-    let Some(turn) = last(context, of)? else { return Ok(false) };
-    Ok(is_theirs(context, of, &turn) && context.decide(AccessAction::Edit)?.allowed)
+    let Some(turn) = last(context, of)? else { return Ok(None) };
+    let repeats = is_theirs(context, of, &turn) && context.decide(AccessAction::Edit)?.allowed;
+    Ok(repeats.then(|| context.agent_of(&turn.row)))
 }
 
 /// Whether the editor wrote that message: the prompt itself, or the `/retry` of it.
@@ -106,7 +110,7 @@ fn ask_again(
         context.notice_on(of, "edit", &refusal)?;
         return Ok(Vec::new());
     }
-    match context.agent()?.rewind {
+    match context.agent_of(&turn.row).rewind {
         RewindSupport::Possible => {}
         RewindSupport::Impossible => {
             context.notice_on(of, "edit", &TextKey::EditTooLate.into())?;

@@ -121,7 +121,9 @@ pub async fn change(
         tx.change_session(&id, &change)?;
         tx.seen_session(&id)
     });
-    Ok(Json(SessionDetail::new(&server, &caller, seen.await?.ok_or_else(ApiError::no_session)?)))
+    let seen = seen.await?.ok_or_else(ApiError::no_session)?;
+    server.turns.end_sessions();
+    Ok(Json(SessionDetail::new(&server, &caller, seen)))
 }
 
 /// `GET /api/sessions/{session_id}/messages`
@@ -181,6 +183,7 @@ pub async fn fork(
         Ok(tx.seen_session(&id)?.ok_or_else(ApiError::no_session))
     });
     let seen = forked.await??;
+    server.turns.end_sessions();
     Ok((StatusCode::CREATED, Json(SessionDetail::new(&server, &caller, seen))))
 }
 

@@ -168,6 +168,7 @@ impl Tx<'_> {
         self.conn
             .prepare_cached("UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE id = ?1")?
             .execute(params![id.0, unix_now(), reason])?;
+        self.end_agents(id, None)?;
         Ok(())
     }
 

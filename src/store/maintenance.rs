@@ -85,9 +85,14 @@ impl StoreWriter {
         }
         let retention = self.retention;
         loop {
-            let Some(more) = self.transact(|conn| Tx { conn }.prune_sessions(retention)) else {
-                return false;
-            };
+            let pruned = self.transact(|conn| {
+                let tx = Tx { conn };
+                Ok((tx.prune_sessions(retention)?, tx.has_due_ends()?))
+            });
+            let Some((more, due)) = pruned else { return false };
+            if due {
+                self.expired.notify_one();
+            }
             if !more {
                 return true;
             }

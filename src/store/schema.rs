@@ -332,4 +332,8 @@ CREATE TABLE agent_ends (
 -- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
 ALTER TABLE grants ADD COLUMN agent TEXT;
 ",
+    r"
+-- 1: the agent is being told, and the report is no longer given back to it. A process that dies meanwhile leaves it so.
+ALTER TABLE agent_ends ADD COLUMN telling INTEGER NOT NULL DEFAULT 0;
+",
 ];

@@ -55,11 +55,13 @@ impl Tx<'_> {
             row.forks += 1;
         }
         if let Some(asked) = asked.filter(|asked| asked.forks == row.forks) {
-            // It may have been over, and is not any more.
+            let id = row.upstream_id();
+            // The session may have been over, and is not any more. An earlier id of it still is, and an agent that is
+            // being told cannot be stopped: its report is already gone.
             self.conn
-                .prepare_cached("DELETE FROM agent_ends WHERE session = ?1 AND agent = ?2")?
-                .execute([&session.0, agent.as_str()])?;
-            return Ok(AgentSession { id: row.upstream_id(), upstream: asked.upstream, replaced: false });
+                .prepare_cached("DELETE FROM agent_ends WHERE agent = ?1 AND name = ?2 AND telling = 0")?
+                .execute([agent.as_str(), &id.0])?;
+            return Ok(AgentSession { id, upstream: asked.upstream, replaced: false });
         }
         let replaced = self.end_agents(session, Some(agent))?;
         self.conn
@@ -71,12 +73,14 @@ impl Tx<'_> {
         Ok(AgentSession { id: row.upstream_id(), upstream: None, replaced })
     }
 
-    /// A session as an agent was asked in it last. Changes nothing.
+    /// A session as an agent was asked in it last, also if its history changed since. Changes nothing.
     pub fn agent_session(&self, session: &SessionId, agent: &AgentName) -> Result<AgentSession> {
         let row = self.session(session)?;
-        let asked = self.asked_agent(session, agent)?.filter(|asked| asked.forks == row.forks);
-        let upstream = asked.and_then(|asked| asked.upstream);
-        Ok(AgentSession { id: row.upstream_id(), upstream, replaced: false })
+        let (forks, upstream) = match self.asked_agent(session, agent)? {
+            Some(asked) => (asked.forks, asked.upstream),
+            None => (row.forks, None),
+        };
+        Ok(AgentSession { id: SessionRow { forks, ..row }.upstream_id(), upstream, replaced: false })
     }
 
     /// Whether an agent that is being asked in a session knows everything that was said in it.
@@ -101,7 +105,12 @@ impl Tx<'_> {
     ) -> Result<()> {
         let upstream = upstream.map(serde_json::to_string).transpose()?;
         self.conn
-            .prepare_cached("UPDATE session_agents SET upstream = ?3 WHERE session = ?1 AND agent = ?2")?
+            .prepare_cached(
+                // A turn that an earlier version began and this one resumed may have no row.
+                "INSERT INTO session_agents (session, agent, forks, upstream)
+                     SELECT id, ?2, forks, ?3 FROM sessions WHERE id = ?1
+                 ON CONFLICT (session, agent) DO UPDATE SET upstream = excluded.upstream",
+            )?
             .execute(params![session.0, agent.as_str(), upstream])?;
         Ok(())
     }
@@ -149,6 +158,12 @@ impl Tx<'_> {
         Ok(true)
     }
 
+    /// Whether an agent is still to be told that a session is over.
+    pub(super) fn has_due_ends(&self) -> Result<bool> {
+        let mut query = self.conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM agent_ends)")?;
+        Ok(query.query_row([], |row| row.get(0))?)
+    }
+
     /// Agents that are still to be told that a session is over.
     pub fn due_ends(&self) -> Result<Vec<DueEnd>> {
         let mut query = self
@@ -166,21 +181,32 @@ impl Tx<'_> {
         Ok(due)
     }
 
-    /// An agent was told that a session is over. Its report is of no use any more.
-    pub fn end_was_told(&self, due: &DueEnd) -> Result<()> {
+    /// An agent is about to be told that a session is over. Its report is of no use from now on: the next turn of the
+    /// session, which may come before the agent has freed it, begins without it. Returns the content of the call; `None`
+    /// if the session was taken up again.
+    pub fn begin_end(&self, due: &DueEnd) -> Result<Option<EndedSession>> {
         let DueEnd { session, ended } = due;
-        let was_due = self
+        let upstream: Option<String> = self
             .conn
-            .prepare_cached("DELETE FROM agent_ends WHERE agent = ?1 AND name = ?2")?
-            .execute([ended.agent.as_str(), &ended.session.0])?;
-        if was_due > 0 {
-            self.conn
-                .prepare_cached(
-                    "UPDATE session_agents SET upstream = NULL
-                     WHERE session = ?1 AND agent = ?2 AND upstream = ?3",
-                )?
-                .execute(params![session.0, ended.agent.as_str(), serde_json::to_string(&ended.upstream)?])?;
-        }
+            .prepare_cached(
+                "UPDATE agent_ends SET telling = 1 WHERE agent = ?1 AND name = ?2 RETURNING upstream",
+            )?
+            .query_row([ended.agent.as_str(), &ended.session.0], |row| row.get(0))
+            .optional()?;
+        let Some(upstream) = upstream else { return Ok(None) };
+        self.conn
+            .prepare_cached(
+                "UPDATE session_agents SET upstream = NULL WHERE session = ?1 AND agent = ?2 AND upstream = ?3",
+            )?
+            .execute([&session.0, ended.agent.as_str(), &upstream])?;
+        Ok(Some(EndedSession { upstream: serde_json::from_str(&upstream)?, ..ended.clone() }))
+    }
+
+    /// An agent was told that a session is over. If it is over once more since then, the agent is still to be told that.
+    pub fn end_was_told(&self, due: &DueEnd) -> Result<()> {
+        self.conn
+            .prepare_cached("DELETE FROM agent_ends WHERE agent = ?1 AND name = ?2 AND telling = 1")?
+            .execute([due.ended.agent.as_str(), &due.ended.session.0])?;
         Ok(())
     }
 

@@ -85,15 +85,18 @@ pub(super) fn known_by(title: Option<String>, question: Option<String>) -> Optio
 impl Tx<'_> {
     /// The current session of a key, begun now if there is none.
     pub fn session_for(&self, key: &SessionKey) -> Result<SessionRow> {
-        let found = self
-            .conn
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE key = ?1 AND current = 1"))?
-            .query_row([&key.digest], read_session)
-            .optional()?;
-        match found {
+        match self.current_session(key)? {
             Some(session) => Ok(session),
             None => self.begin_session(key),
         }
+    }
+
+    /// The current session of a key, if there is one. Changes nothing.
+    pub fn current_session(&self, key: &SessionKey) -> Result<Option<SessionRow>> {
+        let mut query = self
+            .conn
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE key = ?1 AND current = 1"))?;
+        Ok(query.query_row([&key.digest], read_session).optional()?)
     }
 
     /// Ends the current session of a key, which stays stored, and begins another one with the same agent.
@@ -215,9 +218,9 @@ impl Tx<'_> {
     /// Forks a session if a new turn is for another agent than the turn before it: that agent knows nothing of the
     /// session, or something else. An old turn without a name was for the default agent.
     pub fn fork_for_agent(&self, turn: &TurnRow, default: &AgentName) -> Result<()> {
-        let agent = |turn: &TurnRow| turn.agent.clone().unwrap_or_else(|| default.clone());
+        let agent = turn.agent.as_ref().unwrap_or(default);
         match self.last_turn(&turn.session)? {
-            Some(last) if agent(&last) != agent(turn) => self.fork_session(&turn.session),
+            Some(last) if last.agent.as_ref().unwrap_or(default) != agent => self.fork_session(&turn.session),
             Some(_) | None => Ok(()),
         }
     }

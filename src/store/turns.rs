@@ -4,7 +4,7 @@ mod finish;
 mod row;
 mod source_columns;
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 use talaria_platform::{AccountId, EventId, RoomId, ThreadId};
 
 pub use self::finish::FinishedTurn;
@@ -25,6 +25,15 @@ pub struct OpenTurn {
     pub id: TurnId,
     /// Somebody asked to stop it.
     pub stopping: bool,
+}
+
+/// The last turn of a session, without its prompt and its request, which may be long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastTurn {
+    /// Its id.
+    pub id: TurnId,
+    /// The agent that it was for; `None` in turns of before agents had names, which were for the default one.
+    pub agent: Option<AgentName>,
 }
 
 impl Tx<'_> {
@@ -113,12 +122,17 @@ impl Tx<'_> {
     }
 
     /// The last turn of a session that ran and was not taken back.
-    pub fn last_turn(&self, session: &SessionId) -> Result<Option<TurnRow>> {
-        self.one_turn(
-            "session = ?1 AND undone = 0 AND NOT (state = 'cancelled' AND api_calls = 0)
+    pub fn last_turn(&self, session: &SessionId) -> Result<Option<LastTurn>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT id, agent FROM turns
+             WHERE session = ?1 AND undone = 0 AND NOT (state = 'cancelled' AND api_calls = 0)
              ORDER BY seq DESC LIMIT 1",
-            [&session.0],
-        )
+        )?;
+        let read = |row: &Row<'_>| {
+            let agent: Option<String> = row.get(1)?;
+            Ok(LastTurn { id: TurnId(row.get(0)?), agent: agent.as_deref().and_then(AgentName::new) })
+        };
+        Ok(query.query_row([&session.0], read).optional()?)
     }
 
     /// Like [`Tx::last_turn`], but only turns that a person asked for: a room can neither repeat nor take back what an

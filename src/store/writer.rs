@@ -1,11 +1,12 @@
 //! The writer thread: group commit, and between commits maintenance, checkpoints and probes of the disk.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::write_health::{WriteHealth, disk_trouble, is_refused_write};
 use super::{JobReply, ReadJob, Result, StoreError, WriteJob};
@@ -45,6 +46,8 @@ pub(super) struct StoreWriter {
     pub(super) reader: mpsc::WeakSender<ReadJob>,
     pub(super) own: mpsc::WeakSender<WriterCommand>,
     pub(super) health: WriteHealth,
+    /// Notified when agents are to be told of sessions that expired.
+    pub(super) expired: Arc<Notify>,
     pub(super) retention: Retention,
     /// Requests a [`WriterCommand::Maintain`] after this time. Its drop ends the timer thread.
     pub(super) timer: std_mpsc::Sender<Duration>,

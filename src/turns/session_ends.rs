@@ -26,6 +26,22 @@ impl Turns {
         });
     }
 
+    /// Tells agents of sessions that expire, until the process is about to end.
+    pub(super) fn end_expired_sessions(self: &Arc<Self>) {
+        let (turns, expired) = (Arc::downgrade(self), self.store.expired());
+        let draining = self.draining.clone();
+        self.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = draining.cancelled() => return,
+                    () = expired.notified() => {}
+                }
+                let Some(turns) = turns.upgrade() else { return };
+                turns.end_sessions();
+            }
+        });
+    }
+
     /// Tells agents of sessions that ended while a turn of them ran. Called when a session has nothing to do.
     pub(super) fn end_waiting_sessions(self: &Arc<Self>) {
         if self.ends_wait.swap(false, Ordering::AcqRel) {
@@ -43,8 +59,8 @@ impl Turns {
             if self.is_busy(&due.session) {
                 continue;
             }
-            let ended = due.ended.clone();
-            let name = ended.agent.clone();
+            let (about, name) = (due.clone(), due.ended.agent.clone());
+            let Some(ended) = self.store.write(move |tx| tx.begin_end(&about)).await? else { continue };
             let Some(agent) = self.agents().taking(&name).cloned() else {
                 tracing::info!(agent = %name, "a session is over, and its agent is no longer configured");
                 self.store.write(move |tx| tx.end_was_told(&due)).await?;

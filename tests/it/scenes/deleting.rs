@@ -164,6 +164,20 @@ async fn an_agent_that_cannot_forget_is_owned_up_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_agent_that_was_asked_decides_and_not_the_one_that_answers_now() {
+    let gateway = TestGateway::with(Setup { rewind: RewindSupport::Impossible, ..Setup::default() }).await;
+    let room = gateway.room();
+    let asked = room.says("@ann", "one").await;
+    room.settled().await;
+    room.says("@ann", "/agent local").await;
+    room.settled().await;
+    room.deletes("@ann", &asked).await;
+
+    let shown = room.settled().await;
+    assert!(shown.contains("this agent cannot forget what it was asked"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_nothing_can_be_taken_back_a_deletion_only_stops() {
     let gateway = TestGateway::with(Setup { delete: false, ..Setup::default() }).await;
     let room = gateway.room();

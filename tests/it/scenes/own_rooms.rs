@@ -68,6 +68,45 @@ async fn a_room_can_have_an_agent_of_its_own() {
     }
 }
 
+/// `/undo`, `/retry` and an edit are about a turn, and its agent may no longer be the room's.
+#[tokio::test(start_paused = true)]
+async fn the_agent_of_the_turn_decides_whether_it_can_be_taken_back() {
+    for (rewind, words) in [
+        (RewindSupport::Impossible, ["cannot change what it remembers", "came too late"]),
+        (RewindSupport::Unknown, ["cannot be asked right now", "cannot be asked right now"]),
+    ] {
+        let gateway = TestGateway::with(Setup { rewind, ..Setup::default() }).await;
+        let room = gateway.shared_room();
+        let asked = room.says("@ann", "one").await;
+        room.settled().await;
+        gateway.reload(with_the_model_in("!all"));
+        room.says("@ann", "/undo").await;
+        assert!(room.settled().await.contains(words[0]), "{}", room.now());
+        room.edits("@ann", &asked, "another").await;
+        room.settled().await;
+        assert!(room.ours().last().unwrap().contains(words[1]), "{}", room.now());
+        // It is asked once more in the session that it remembers.
+        room.says("@ann", "/retry").await;
+        room.settled().await;
+        let heard = gateway.agent_itself().heard();
+        assert_eq!((heard.len(), &heard[1].session), (2, &heard[0].session));
+        assert!(gateway.stand_in().heard().is_empty());
+    }
+    // The room's agent cannot take anything back, but the turn's can.
+    let gateway = TestGateway::with(Setup {
+        rules: with_the_model_in("!all"),
+        rewind: RewindSupport::Impossible,
+        ..Setup::default()
+    })
+    .await;
+    let room = gateway.shared_room();
+    room.says("@ann", "one").await;
+    room.settled().await;
+    gateway.reload(Setup::default().rules);
+    room.says("@ann", "/undo").await;
+    assert!(!room.settled().await.contains("cannot"), "{}", room.now());
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_agent_is_told_what_was_said_before() {
     let gateway = TestGateway::start().await;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria::agent::UPSTREAM_BYTES;
+use talaria::agent::{AgentErrorKind, UPSTREAM_BYTES};
 use talaria::ids::AgentName;
 use talaria::rules::{AccountRules, PlaceRules, SessionReset, SessionRules};
 
@@ -86,6 +86,30 @@ async fn a_resumed_turn_has_what_its_first_try_reported() {
     let heard = gateway.agent_itself().heard();
     assert_eq!((heard[1].resumed, heard[1].upstream.clone()), (true, Some(json!("thread 1"))));
     assert_eq!(heard[1].session, heard[0].session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_turn_stays_in_its_session_if_the_history_changed_meanwhile() {
+    let mut gateway = TestGateway::with(Setup { resumable: true, ..Setup::default() }).await;
+    let room = gateway.room();
+    let first = room.says("@ann", "one").await;
+    room.settled().await;
+    let hanging = gateway.agent().reports(json!("thread 1")).says(["Let me "]).then_hangs();
+    room.says("@ann", "two").await;
+    hanging.is_hanging().await;
+    room.deletes("@ann", &first).await;
+    room.settled().await;
+    gateway.restart().await;
+    room.settled().await;
+    says(&room, "three").await;
+
+    let heard = gateway.agent_itself().heard();
+    assert_eq!((heard[2].resumed, heard[2].upstream.clone()), (true, Some(json!("thread 1"))));
+    assert_eq!(heard[2].session, heard[1].session, "the run to resume is in that one");
+    assert_eq!(
+        (heard[3].session.clone(), heard[3].upstream.clone()),
+        (format!("{}.1", heard[0].session), None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,6 +199,35 @@ async fn a_changed_history_is_another_session_to_the_agent() {
     assert_ne!(heard[2].session, heard[1].session);
     let told = gateway.agent_itself().ended();
     assert_eq!((told.len(), told[0].session.0.clone()), (1, heard[1].session.clone()), "the old one is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_session_is_told_also_if_the_next_turn_is_tried_twice() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().reports(json!("thread 1")).says(["one"]);
+    gateway.agent().then_fails(AgentErrorKind::NothingRan { after: None }, "The agent is busy.");
+    for text in ["one", "/undo", "two"] {
+        says(&room, text).await;
+    }
+    quiet(&gateway).await;
+    assert_eq!(gateway.agent_itself().heard().len(), 3);
+    assert_eq!(ended(gateway.agent_itself()), ["thread 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_session_is_told_too() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().reports(json!("thread 1")).says(["one"]);
+    says(&room, "one").await;
+    let told = gateway.agent_itself().is_told();
+    let database = rusqlite::Connection::open(gateway.database()).unwrap();
+    database.execute_batch("UPDATE sessions SET expires = 1").unwrap();
+    // Something is written, so that the store looks for what has expired.
+    gateway.shared_room().says("@ann", "/status").await;
+    told.opened().await;
+    assert_eq!(ended(gateway.agent_itself()), ["thread 1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,6 +330,30 @@ async fn an_end_that_a_crash_interrupted_is_told_again() {
     gateway.restart().await;
     quiet(&gateway).await;
     assert_eq!(ended(gateway.agent_itself()), ["thread 1", "thread 1"]);
+    gateway.restart().await;
+    quiet(&gateway).await;
+    assert_eq!(ended(gateway.agent_itself()).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_taken_up_while_its_end_is_told_begins_without_its_report() {
+    let mut gateway = TestGateway::start().await;
+    let room = gateway.room();
+    gateway.agent().reports(json!("thread 1")).says(["one"]);
+    gateway.agent().reports(json!("thread 2")).says(["two"]);
+    says(&room, "one").await;
+    let told = gateway.agent_itself().never_frees();
+    room.says("@ann", "/new").await;
+    told.opened().await;
+    room.says("@ann", "/resume 1").await;
+    room.says("@ann", "two").await;
+    room.settled().await;
+    assert_eq!(given_back(gateway.agent_itself()), [None, None]);
+    // It is over once more while the first call still hangs.
+    says(&room, "/new").await;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    quiet(&gateway).await;
+    assert_eq!(ended(gateway.agent_itself()), ["thread 1", "thread 2"]);
     gateway.restart().await;
     quiet(&gateway).await;
     assert_eq!(ended(gateway.agent_itself()).len(), 2);

@@ -125,6 +125,26 @@ async fn whoever_says_that_a_session_is_over_may_talk_in_it_again() {
 }
 
 #[tokio::test]
+async fn agents_are_told_of_the_sessions_that_a_program_ends() {
+    let served = Served::start().await;
+    let agent = served.gateway.agent_itself();
+    for name in ["s", "t"] {
+        begin(&served, name, None).await;
+        served.agent().reports(json!(name)).says(["ok"]);
+        let chat = format!("/api/sessions/{name}/chat");
+        assert_eq!(served.post(&chat, &json!({ "message": "hi" })).await.status(), 200);
+    }
+    let told = agent.is_told();
+    patch(&served, "/api/sessions/s", r#"{"end_reason":"user_exit"}"#).await;
+    told.opened().await;
+    let told = agent.is_told();
+    assert_eq!(served.post("/api/sessions/t/fork", &json!({})).await.status(), 201);
+    told.opened().await;
+    let ended: Vec<_> = agent.ended().into_iter().map(|ended| ended.upstream).collect();
+    assert_eq!(ended, ["s", "t"]);
+}
+
+#[tokio::test]
 async fn a_taken_id_is_refused_and_what_is_there_stays() {
     let served = Served::start().await;
     begin_with(&served, "s", "First", &[(MessageRole::User, "hi")]).await;

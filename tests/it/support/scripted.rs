@@ -63,6 +63,8 @@ struct State {
     ended: Vec<EndedSession>,
     /// It never frees the next of them, and opens this when it is told.
     never_frees: Option<Gate>,
+    /// Opened when it is told the next of them.
+    told: Option<Gate>,
 }
 
 /// An ask of the agent, with its time on the clock and its place in the [`count`]ed order.
@@ -268,6 +270,11 @@ impl Scripted {
     /// Makes it hang when it is told that the next session is over. The gate opens then.
     pub fn never_frees(&self) -> Gate {
         self.state().never_frees.insert(Gate::default()).clone()
+    }
+
+    /// The gate opens when it is told that the next session is over.
+    pub fn is_told(&self) -> Gate {
+        self.state().told.insert(Gate::default()).clone()
     }
 
     /// Every turn that it was asked to run.
@@ -538,6 +545,9 @@ impl Agent for Scripted {
         let gate = {
             let mut state = self.state();
             state.ended.push(ended);
+            if let Some(told) = state.told.take() {
+                told.open();
+            }
             state.never_frees.take()
         };
         Box::pin(async move {
