@@ -9,5 +9,6 @@ pub mod fallback;
 pub mod guide;
 pub mod model;
 pub mod proxy;
+pub mod tools;
 
 pub use build::{BuiltAgents, build};

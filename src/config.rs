@@ -20,6 +20,7 @@ mod platform;
 mod resolve;
 mod retention;
 mod server;
+mod tool_settings;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,9 @@ pub use retention::Retention;
 pub use server::{NetworkReach, ServerConfig, WebOrigin};
 pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
 pub use talaria_platform::config::{ConfigError, Secret};
+pub use tool_settings::{
+    BudgetConfig, BuiltinTool, McpServerConfig, McpTransport, ReviewConfig, TerminalConfig, ToolPermission,
+};
 // Kinds of platforms read their entries with these parts, too.
 use talaria_platform::config::{document, secret, secret_sources, setting, suggest, url, value, yaml_lines};
 

@@ -1,0 +1,166 @@
+//! Settings of the tools that agents of kind `model` have, checked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{BaseUrl, Secret};
+use crate::ids::AgentName;
+
+/// A tool of the small fixed set, by its name in the configuration and for models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BuiltinTool {
+    /// Reads a file of the workspace.
+    ReadFile,
+    /// Writes a whole file of the workspace.
+    WriteFile,
+    /// Replaces an exact text in a file of the workspace.
+    EditFile,
+    /// Searches the files of the workspace.
+    SearchFiles,
+    /// Runs a command in the workspace, if a person approves.
+    Terminal,
+    /// Keeps notes about a person or a room.
+    Memory,
+    /// Reads the operator's instructions for certain tasks.
+    Skills,
+}
+
+impl BuiltinTool {
+    /// All of them, in the order in which a model is told of them.
+    pub const ALL: [Self; 7] = [
+        Self::ReadFile,
+        Self::WriteFile,
+        Self::EditFile,
+        Self::SearchFiles,
+        Self::Terminal,
+        Self::Memory,
+        Self::Skills,
+    ];
+
+    /// The name in the configuration, on record and for models.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            Self::EditFile => "edit_file",
+            Self::SearchFiles => "search_files",
+            Self::Terminal => "terminal",
+            Self::Memory => "memory",
+            Self::Skills => "skills",
+        }
+    }
+
+    /// Whether the tool works in a workspace, and cannot be without one.
+    pub fn needs_workspace(self) -> bool {
+        match self {
+            Self::ReadFile | Self::WriteFile | Self::EditFile | Self::SearchFiles | Self::Terminal => true,
+            Self::Memory | Self::Skills => false,
+        }
+    }
+}
+
+impl fmt::Display for BuiltinTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `terminal:`, for the terminal of every agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerminalConfig {
+    /// Variables of our environment that commands get, beside the short list. Never a secret of ours.
+    pub env_passthrough: Vec<String>,
+    /// Whether a sandboxed command reaches the network.
+    pub network: bool,
+    /// Time limit of one command.
+    pub timeout: Duration,
+}
+
+impl Default for TerminalConfig {
+    fn default() -> Self {
+        Self { env_passthrough: Vec::new(), network: false, timeout: Duration::from_secs(120) }
+    }
+}
+
+/// `mcp_servers.<name>:`, a server whose tools agents may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McpServerConfig {
+    /// The way to the server.
+    pub transport: McpTransport,
+    /// Whether the server may be started at all.
+    pub enabled: bool,
+    /// Time limit for starting the server and learning its tools.
+    pub connect_timeout: Duration,
+    /// Time limit of one tool call.
+    pub timeout: Duration,
+    /// Tools that are offered; `None` for all.
+    pub include: Option<Vec<String>>,
+    /// Tools that are never offered.
+    pub exclude: Vec<String>,
+    /// Whether each tool may be called, by its name at the server; tools that are not here are asked for.
+    pub permissions: BTreeMap<String, ToolPermission>,
+}
+
+/// The way to an MCP server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum McpTransport {
+    /// A process of ours that speaks over its standard input and output.
+    Stdio {
+        /// The program: a path, or a name that is looked up in `PATH`.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables that it gets beside the short list.
+        env: BTreeMap<String, Secret>,
+        /// Its folder; `None` for the state folder's `mcp/<name>`.
+        cwd: Option<PathBuf>,
+    },
+    /// A server that speaks streamable HTTP.
+    Http {
+        /// Its address.
+        url: BaseUrl,
+        /// Headers of every request.
+        headers: BTreeMap<String, Secret>,
+    },
+}
+
+/// Whether a tool may be called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolPermission {
+    /// Without a question.
+    Allow,
+    /// If a person approves the call.
+    #[default]
+    Ask,
+    /// Never; the model is not told of it.
+    Deny,
+}
+
+/// `review:`, the background reviews of conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewConfig {
+    /// Turns of a session after which its conversation is reviewed for notes; 0 for never.
+    pub memory: u32,
+    /// Tool iterations of a session after which its conversation is reviewed for skills; 0 for never.
+    pub skills: u32,
+    /// The agent whose model does the review; `None` for the agent of the session itself.
+    pub agent: Option<AgentName>,
+}
+
+impl Default for ReviewConfig {
+    fn default() -> Self {
+        Self { memory: 10, skills: 10, agent: None }
+    }
+}
+
+/// `budget:`, tokens of one day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BudgetConfig {
+    /// Most tokens that one person, or one app, may use with all agents together.
+    pub person: Option<u64>,
+    /// Most tokens that all people together may use with one agent.
+    pub agent: Option<u64>,
+}
