@@ -8,7 +8,9 @@ mod ask;
 mod event;
 mod info;
 mod model_params;
+mod note_scope;
 mod registry;
+mod transcript;
 mod turn;
 
 use std::sync::Arc;
@@ -20,16 +22,15 @@ use crate::i18n::LocalizedText;
 use crate::ids::{AgentName, SessionId};
 pub use agent_scratch::AgentScratch;
 pub use ask::{ANSWER_CHARS, AnswerError, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
-pub use event::{
-    AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, ToolActivity,
-    TranscriptRecord, TurnEvent,
-};
+pub use event::{AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, TurnEvent};
 pub use info::{AgentInfo, AgentKind, FallbackInfo, RewindSupport};
 pub use model_params::ModelParams;
+pub use note_scope::NoteScope;
 pub use registry::{AgentInfos, AgentRegistry, AgentTable, NamedAgent};
+pub use transcript::{close_transcript, legal_history};
 pub use turn::{
     AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,
-    SessionMessage, TurnOrigin,
+    SessionMessage, ToolActivity, TurnOrigin,
 };
 
 /// Largest size of one turn in bytes, for every agent.
@@ -137,6 +138,11 @@ pub trait AgentOutput: Send + Sync {
     /// process and every failure are [`AskChoice::Deny`] with the reason. Dropping the future withdraws the ask; the
     /// future may outlive one attempt of a turn. An agent may act only on `Allow`, or as the chosen option says.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice>;
+
+    /// Stores a complete message of the turn's transcript, and returns when it is on disk. An agent that records one
+    /// message of a turn records all of them in order, and a message with tool calls before it runs any of the calls: a
+    /// process that dies then leaves a true transcript. An error ends the turn: the agent returns it.
+    fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>>;
 
     /// Returns a future if the agent should wait before it reads more from its upstream: because nobody reads the text
     /// so far, or because all turns together hold too much. If the future returns an error, the agent ends the turn with

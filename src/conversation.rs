@@ -221,7 +221,7 @@ impl<'a> Conversation<'a> {
             TurnEvent::Step(_)
             | TurnEvent::Thought(_)
             | TurnEvent::Usage(_)
-            | TurnEvent::Record(_)
+            | TurnEvent::Remark(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {}

@@ -12,22 +12,26 @@ mod file_filter;
 mod outcome;
 mod reasoning_filter;
 mod split;
+mod spoken;
 
 use std::borrow::Cow;
 
 use crate::agent::{Step, StepState};
-use crate::util::{clip, one_line};
+use crate::util::{clip, code_span, one_line};
 
 use self::fence::{CodeFence, FenceTracker};
 pub use self::file_filter::{EnclosedFile, FILE as LARGEST_FILE, FileFilter, FileTrouble, TextOrFile};
 pub use self::outcome::{TurnOutcome, bare, finished};
 pub use self::reasoning_filter::{ReasoningFilter, TextOrReasoning};
 pub use self::split::{into_parts, split};
+pub use self::spoken::spoken_text;
 
 /// Most running tools that are tracked; more could not be shown anyway.
 const STEPS: usize = 16;
 /// Longest list of running tools that is shown, in characters.
 const STEP_CHARS: usize = 60;
+/// Longest subject of a call that is shown, in characters.
+const DETAIL_CHARS: usize = 80;
 /// Separates the answer from a line about it.
 const BLANK_LINE: &str = "\n\n";
 
@@ -37,8 +41,8 @@ pub struct Reply {
     answer: GrowingText,
     /// Text that people could read before a crash; they are never shown less while the turn runs again.
     already_shown: GrowingText,
-    /// Ids and sanitised names of the running tools, in the order they began.
-    running: Vec<(String, String)>,
+    /// The running tools, in the order they began.
+    running: Vec<RunningTool>,
     notice: Option<String>,
 }
 
@@ -70,11 +74,11 @@ impl Reply {
 
     /// Records that a tool call began, changed or ended.
     pub fn step(&mut self, step: Step) {
-        let known = self.running.iter().position(|(id, _)| *id == step.id);
+        let known = self.running.iter().position(|tool| tool.id == step.id);
         match (step.state, known) {
-            (StepState::Running, Some(at)) => self.running[at].1 = tool_name(&step.title),
+            (StepState::Running, Some(at)) => self.running[at] = RunningTool::new(step),
             (StepState::Running, None) if self.running.len() == STEPS => {}
-            (StepState::Running, None) => self.running.push((step.id, tool_name(&step.title))),
+            (StepState::Running, None) => self.running.push(RunningTool::new(step)),
             (StepState::Done | StepState::Failed, Some(at)) => {
                 self.running.remove(at);
             }
@@ -149,10 +153,13 @@ impl Reply {
         let line = match &self.notice {
             Some(notice) => notice.trim().to_owned(),
             None if self.running.is_empty() => String::new(),
-            None => {
-                let names: Vec<_> = self.running.iter().map(|(_, name)| name.as_str()).collect();
-                format!("⚙️ {}…", clip(&names.join(", "), STEP_CHARS))
-            }
+            None => match self.running.as_slice() {
+                [RunningTool { name, detail, .. }] if !detail.is_empty() => format!("⚙️ {name}: {detail}"),
+                running => {
+                    let names: Vec<_> = running.iter().map(|tool| tool.name.as_str()).collect();
+                    format!("⚙️ {}…", clip(&names.join(", "), STEP_CHARS))
+                }
+            },
         };
         if line.len() <= max {
             return line;
@@ -184,10 +191,26 @@ fn closed<'a>(text: &'a str, open: Option<&CodeFence>) -> Cow<'a, str> {
     }
 }
 
-/// A tool's name, safe within a line. It comes from the agent: it must neither break the line nor change the
-/// direction of the text behind it.
-fn tool_name(title: &str) -> String {
-    one_line(title, STEP_CHARS)
+/// A running tool. Its texts come from the agent: they must neither break the line nor change the direction of the text
+/// behind them.
+#[derive(Debug)]
+struct RunningTool {
+    id: String,
+    name: String,
+    /// The subject of the call, as code; empty if there is none. Shown while no other tool runs.
+    detail: String,
+}
+
+impl RunningTool {
+    fn new(step: Step) -> Self {
+        let detail =
+            step.detail.map(|detail| one_line(&detail, usize::MAX)).filter(|detail| !detail.is_empty());
+        Self {
+            id: step.id,
+            name: one_line(&step.title, STEP_CHARS),
+            detail: detail.map(|detail| code_span(&detail, DETAIL_CHARS)).unwrap_or_default(),
+        }
+    }
 }
 
 #[cfg(test)]

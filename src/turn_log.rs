@@ -21,8 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{
-    AskChoice, AskOpened, AskPosition, AskResolved, DenyReason, PriorAsk, Step, TokenUsage, TranscriptRecord,
-    TurnEvent,
+    AskChoice, AskOpened, AskPosition, AskResolved, DenyReason, PriorAsk, Step, TokenUsage, TurnEvent,
 };
 use crate::i18n::LocalizedText;
 use crate::ids::AskId;
@@ -39,6 +38,9 @@ const ENTRY: usize = 128;
 
 /// Once a text is longer than this, its buffer grows by this many bytes at a time instead of doubling.
 const LONG: usize = 1024 * 1024;
+
+/// Most sentences below one answer. Nobody reads more.
+const REMARKS: usize = 4;
 
 /// Most tool names that the summary keeps; more than any honest turn uses.
 const TOOLS: usize = 64;
@@ -73,8 +75,6 @@ struct LogState {
     /// Reasoning. Stays empty where no reader may see it.
     thoughts: String,
     entries: Vec<LogEntry>,
-    /// Transcript messages reported by the agent, in order.
-    records: Vec<TranscriptRecord>,
     size: usize,
     /// Bytes charged for this log to the budget of all logs; grows in steps.
     counted: CountedBytes,
@@ -92,6 +92,8 @@ struct LogState {
     /// Text that stands for the prompt's attachments in the transcript.
     attached: Option<String>,
     usage: TokenUsage,
+    /// Sentences of ours below the answer.
+    remarks: Vec<LocalizedText>,
     /// Time of the newest event.
     changed_at: Option<Instant>,
     /// Time of the oldest event that nobody has read since; reset by [`TurnLog::read`].
@@ -210,7 +212,7 @@ impl TurnLog {
         let at = inner.ask_position(&self.prior_asks);
         let now = Instant::now();
         inner.changed_at = Some(now);
-        if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_) | TurnEvent::Record(_)) {
+        if !matches!(event, TurnEvent::Thought(_) | TurnEvent::Usage(_)) {
             inner.unread_since.get_or_insert(now);
         }
         match event {
@@ -238,7 +240,7 @@ impl TurnLog {
                 }
             }
             TurnEvent::Step(step) => {
-                inner.size += step.title.len() + step.id.len();
+                inner.size += step.title.len() + step.id.len() + step.detail.as_ref().map_or(0, String::len);
                 inner.steps += 1;
                 if inner.tools.len() < TOOLS && !step.title.is_empty() && !inner.tools.contains(&step.title) {
                     inner.tools.push(step.title.clone());
@@ -246,12 +248,13 @@ impl TurnLog {
                 inner.add(LogEntry::Step(step));
             }
             TurnEvent::Notice(words) => inner.add(LogEntry::Notice(words)),
+            TurnEvent::Remark(words) => {
+                if inner.remarks.len() < REMARKS {
+                    inner.remarks.push(words);
+                }
+            }
             TurnEvent::Usage(usage) => inner.usage = usage,
             TurnEvent::Upstream(_) => {}
-            TurnEvent::Record(record) => {
-                inner.size += ENTRY + record.message.content.len();
-                inner.records.push(record);
-            }
             TurnEvent::Asked(asked) => {
                 let options =
                     asked.ask.form.options.iter().map(|option| option.id.len() + option.label.len());
@@ -383,6 +386,11 @@ impl TurnLog {
         self.lock().text.clone()
     }
 
+    /// Bytes of the text so far.
+    pub fn text_len(&self) -> usize {
+        self.lock().text.len()
+    }
+
     /// Time of the newest event.
     pub fn changed_at(&self) -> Option<Instant> {
         self.lock().changed_at
@@ -422,12 +430,12 @@ impl TurnLog {
         TurnSummary {
             text: settled.map_or_else(told, Arc::new),
             differs: inner.differs,
-            records: mem::take(&mut inner.records),
             tools: mem::take(&mut inner.tools),
             files: mem::take(&mut inner.files),
             more_files: inner.more_files,
             attached: inner.attached.take(),
             usage: inner.usage,
+            remarks: mem::take(&mut inner.remarks),
             shown: inner.shown,
         }
     }

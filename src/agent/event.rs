@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, AskChoice, SessionMessage};
+use super::{Ask, AskChoice};
 use crate::i18n::LocalizedText;
 use crate::ids::AskId;
 
@@ -18,10 +18,10 @@ pub enum TurnEvent<'a> {
     /// A line for people about the state of the turn, such as "trying again until 14:05". Replaces the notice before;
     /// `None` removes it.
     Notice(Option<LocalizedText>),
+    /// A sentence of ours that stays below the answer in a room. It is no part of the text.
+    Remark(LocalizedText),
     /// Tokens that the turn used.
     Usage(TokenUsage),
-    /// A complete message for the transcript. An agent that reports one message of a turn reports all of them.
-    Record(TranscriptRecord),
     /// The agent's own notes about the session, such as the id of a thread that it opened, at most
     /// [`UPSTREAM_BYTES`](super::UPSTREAM_BYTES) as JSON. They replace the notes before, are stored at once, and are
     /// given back as [`AgentTurn::upstream`](super::AgentTurn::upstream) in the agent's next turn of the session, also
@@ -31,33 +31,6 @@ pub enum TurnEvent<'a> {
     Asked(AskOpened),
     /// An ask is over. Emitted by the engine, never by an agent.
     Answered(AskResolved),
-}
-
-/// A message of a turn's transcript.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TranscriptRecord {
-    /// The message, with its role.
-    pub message: SessionMessage,
-    /// Tool calls of the message, or the call that it is the result of.
-    pub tools: Option<ToolActivity>,
-}
-
-/// Tool calls in a message, or a tool's result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum ToolActivity {
-    /// The agent calls these.
-    Calls {
-        /// As the chat-completions protocol has them.
-        tool_calls: Vec<serde_json::Value>,
-    },
-    /// A tool says this.
-    Result {
-        /// To which call.
-        tool_call_id: String,
-        /// Name of the tool.
-        tool_name: String,
-    },
 }
 
 /// An ask that people can see now.
@@ -111,6 +84,8 @@ pub struct Step {
     pub id: String,
     /// The name of the tool, for people.
     pub title: String,
+    /// The subject of the call in one line, such as the command or the file; while it runs, the last line of its output.
+    pub detail: Option<String>,
     /// Progress of the call.
     pub state: StepState,
 }

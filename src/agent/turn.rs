@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentScratch, ModelParams};
+use super::{AgentScratch, ModelParams, NoteScope};
 use crate::ids::{AgentName, SessionId, TurnId};
 
 /// One turn as an agent sees it.
@@ -43,6 +43,12 @@ pub struct AgentTurn {
     pub params: ModelParams,
     /// Name that scopes an agent's memory, if an app sent one.
     pub memory: Option<String>,
+    /// The notes that an agent of ours may read and write in this turn; `None` for none.
+    pub notes: Option<NoteScope>,
+    /// The model that a person chose for the session with `/model`.
+    pub model: Option<String>,
+    /// Tokens that the budget still allows the turn to use; `None` without a budget.
+    pub tokens_left: Option<u64>,
     /// Number of relays that the turn has come through.
     pub hops: u32,
     /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.
@@ -146,6 +152,34 @@ pub struct SessionMessage {
     pub role: MessageRole,
     /// The text.
     pub content: String,
+    /// Tool calls of the message, or the call that it is the result of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolActivity>,
+}
+
+impl SessionMessage {
+    /// A message without tools.
+    pub fn new(role: MessageRole, content: impl Into<String>) -> Self {
+        Self { role, content: content.into(), tools: None }
+    }
+}
+
+/// Tool calls in a message, or a tool's result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ToolActivity {
+    /// The agent calls these.
+    Calls {
+        /// As the chat-completions protocol has them.
+        tool_calls: Vec<serde_json::Value>,
+    },
+    /// A tool says this.
+    Result {
+        /// To which call.
+        tool_call_id: String,
+        /// Name of the tool.
+        tool_name: String,
+    },
 }
 
 /// Role of a message's author in a session.
@@ -156,6 +190,6 @@ pub enum MessageRole {
     User,
     /// The agent.
     Assistant,
-    /// A tool's result; kept for the record, never forwarded.
+    /// A tool's result. Only an agent that runs the tools itself is sent it again.
     Tool,
 }

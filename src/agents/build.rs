@@ -58,7 +58,9 @@ pub fn build(
 fn build_one(settings: &AgentSettings) -> Result<SharedAgent, reqwest::Error> {
     Ok(match settings {
         AgentSettings::Proxy(config) => Arc::new(ProxyAgent::new(config.clone())?),
-        AgentSettings::Model(config) => Arc::new(ModelAgent::new(config.clone())?),
+        AgentSettings::Model(config) => {
+            Arc::new(ModelAgent::new(config.clone(), super::model::ToolSet::default())?)
+        }
     })
 }
 

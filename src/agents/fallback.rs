@@ -15,7 +15,7 @@ use super::breaker::{BreakerRoute, CircuitBreaker};
 use crate::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentOutput, AgentTurn, AnsweringAgent, Ask, AskChoice,
     AttemptKind, EndedSession, FallbackInfo, LostTurn, NamedAgent, PreparedTurn, RecoveredAnswer,
-    SharedAgent, TurnEnd, TurnEvent,
+    SessionMessage, SharedAgent, TurnEnd, TurnEvent,
 };
 use crate::i18n::TextKey;
 use crate::ids::AgentName;
@@ -285,6 +285,10 @@ impl AgentOutput for ListeningOutput<'_> {
         self.out.ask(ask)
     }
 
+    fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.out.record(message)
+    }
+
     fn replace_text(&self, text: &str) {
         self.out.replace_text(text);
     }
@@ -339,6 +343,10 @@ mod tests {
         fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
             Box::pin(async { AskChoice::Deny(DenyReason::Gone) })
         }
+
+        fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+            Box::pin(async { Ok(()) })
+        }
     }
 
     /// Two agents, each of which fails every turn like this.
@@ -365,6 +373,9 @@ mod tests {
             attempt,
             params: crate::agent::ModelParams::default(),
             memory: None,
+            notes: None,
+            model: None,
+            tokens_left: None,
             hops: 0,
             without_fallback: false,
             scratch: crate::agent::AgentScratch::default(),

@@ -1,8 +1,18 @@
-//! A model server that speaks the chat-completions protocol, with the history from our store.
+//! The agent of kind `model`: a model behind a server that speaks the chat-completions protocol, and the tools that it
+//! may call. History and notes come from our store.
 
+mod completion;
+mod context_window;
+mod loop_output;
+mod run_calls;
+mod tool_calls;
+mod tool_set;
+mod turn_loop;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::header::AUTHORIZATION;
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
@@ -11,8 +21,9 @@ use crate::agent::{
 };
 use crate::config::ModelConfig;
 use crate::i18n::TextKey;
-use crate::openai::stream_reader::StreamReader;
 use crate::openai::{client, error, wire};
+pub use tool_set::ToolSet;
+use turn_loop::TurnLoop;
 
 /// Name of the server in error texts.
 const WHO: TextKey = TextKey::WhoModel;
@@ -24,14 +35,21 @@ const REACHABLE: Duration = Duration::from_secs(5);
 pub struct ModelAgent {
     config: ModelConfig,
     client: reqwest::Client,
+    tools: Arc<ToolSet>,
 }
 
 impl ModelAgent {
     /// A client for the configured model server. Nothing is sent yet.
-    pub fn new(config: ModelConfig) -> Result<Self, reqwest::Error> {
+    pub fn new(config: ModelConfig, tools: ToolSet) -> Result<Self, reqwest::Error> {
         let client =
             client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
-        Ok(Self { config, client })
+        Ok(Self { config, client, tools: Arc::new(tools) })
+    }
+
+    /// The model for a turn: the one that a person chose, if the agent still has it.
+    fn model_for(&self, turn: &AgentTurn) -> &str {
+        let chosen = self.config.models.iter().find(|model| Some(*model) == turn.model.as_ref());
+        chosen.unwrap_or(&self.config.model)
     }
 }
 
@@ -49,41 +67,32 @@ impl Agent for ModelAgent {
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         let request = {
-            let question = wire::CompletionRequest { params: Some(&turn.params), ..turn.into() };
-            wire::chat_request(&self.config.model, &question, true)
+            let question = wire::CompletionRequest {
+                params: Some(&turn.params),
+                with_tools: !self.tools.is_empty(),
+                ..turn.into()
+            };
+            wire::chat_request(self.model_for(turn), &question, true)
         };
         Box::pin(async move { Ok(PreparedTurn::new(turn, request)) })
     }
 
     fn run_turn<'a>(
         &'a self,
-        _turn: &'a AgentTurn,
+        turn: &'a AgentTurn,
         prepared: PreparedTurn,
         out: &'a dyn AgentOutput,
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
-            let url = format!("{}/chat/completions", self.config.url.as_str());
-            let mut request = self
-                .client
-                .post(url)
-                .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-                .body(prepared.request);
-            if let Some(bearer) = self.config.key.as_ref().and_then(client::bearer) {
-                request = request.header(AUTHORIZATION, bearer);
+            let tools = self.tools.clone();
+            // The bytes are sent as they are where nothing can be called.
+            if tools.is_empty() {
+                return Ok(self.complete(prepared.request, out, &stop).await?.end);
             }
-            let sent = tokio::select! {
-                sent = tokio::time::timeout(self.config.timeouts.first_byte, request.send()) => sent,
-                () = stop.cancelled() => return Ok(TurnEnd::Stopped),
-            };
-            let response = match sent {
-                Ok(Ok(response)) => response,
-                Ok(Err(error)) => return Err(error::request(WHO, &error.without_url())),
-                Err(_) => return Err(error::broken(TextKey::BrokeModelSilent)),
-            };
-            let reader =
-                StreamReader { who: WHO, timeouts: &self.config.timeouts, numbered: false, asides: &|_| {} };
-            reader.read(response, out, &stop).await
+            let turn_loop = TurnLoop::new(self, turn, &prepared.request, tools, out, &stop)?;
+            drop(prepared);
+            turn_loop.run().await
         })
     }
 

@@ -176,8 +176,14 @@ impl ProxyAgent {
         let approvals = turn.scratch.get_or_default::<PendingApprovals>();
         approvals.begun(UpstreamRunId::of(&response));
         let asides = |approval: ApprovalEvent<'_>| approvals.hear(approval, turn.attempt, &self.runs(), out);
-        let reader =
-            StreamReader { who: WHO, timeouts: &self.config.timeouts, numbered: resumable, asides: &asides };
+        let reader = StreamReader {
+            who: WHO,
+            timeouts: &self.config.timeouts,
+            numbered: resumable,
+            asides: &asides,
+            // The upstream runs its tools itself.
+            tool_calls: &|_| {},
+        };
         // Most turns need no approval, so this must cost nothing.
         let mut attending = poll_when_woken(approvals.attend(out));
         let end = tokio::select! {

@@ -224,6 +224,7 @@ texts! {
     UnknownSome "unknown_some" Part ["why"]
     Unshown "unshown" Notice ["turn"]
     NamelessTool "nameless_tool" Part []
+    WindowFull "window_full" Part []
     FileUnsent "file_unsent" Part ["name", "why"]
     FilesUnsent "files_unsent" Part ["count", "why"]
     FileTooLarge "file_too_large" Part []
@@ -288,6 +289,9 @@ texts! {
     BrokeOff "broke_off" Part []
     BrokeMissing "broke_missing" Part []
     BrokeTooMuch "broke_too_much" Part ["mib"]
+    BrokeUnrecorded "broke_unrecorded" Part []
+    BrokeTooManyCalls "broke_too_many_calls" Part []
+    BrokeTaskLimit "broke_task_limit" Part []
     BrokeNoRoom "broke_no_room" Part []
     BrokeLongLine "broke_long_line" Part []
 

@@ -88,6 +88,7 @@ pub fn status(who: TextKey, status: StatusCode, headers: &HeaderMap, body: &str)
         403 if body.contains("X-Hermes-Session") || body.contains("API_SERVER_KEY") => TextKey::WhySessionKey,
         401 | 403 if who == TextKey::WhoProxy => TextKey::WhyProxyKey,
         401 | 403 => TextKey::WhyModelKey,
+        400 | 422 if names_length(body) => TextKey::WhyTooLong,
         400 | 422 => TextKey::WhyNotUnderstood,
         404 | 405 => TextKey::WhyNoSuchService,
         413 => TextKey::WhyTooLong,
@@ -101,6 +102,28 @@ pub fn status(who: TextKey, status: StatusCode, headers: &HeaderMap, body: &str)
         _ => TextKey::WhyRefused,
     };
     AgentError::new(kind, status_error(who, status, reason))
+}
+
+/// Whether an error says that the request does not fit into the model's window.
+pub fn is_too_long(error: &AgentError) -> bool {
+    let LocalizedText::Text(key, values) = &error.words else { return false };
+    *key == TextKey::BrokeTooLong
+        || values.iter().any(|(_, value)| *value == LocalizedText::from(TextKey::WhyTooLong))
+}
+
+/// Whether the body of an error names the length of the request, in the words of the common servers.
+fn names_length(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    [
+        "context_length",
+        "context length",
+        "maximum context",
+        "context size",
+        "context window",
+        "too many tokens",
+    ]
+    .iter()
+    .any(|words| body.contains(words))
 }
 
 /// An answer that is not a stream, such as a web page with the status 200.

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 use super::error;
 use super::sse::{SseEvent, SseParser};
 use super::wire::{
-    APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent, ChunkCache, DONE, TOOL_PROGRESS, ToolProgress,
+    APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent, ChunkCache, DONE, TOOL_PROGRESS, ToolCallDelta,
+    ToolProgress,
 };
 use crate::agent::{
     AgentError, AgentErrorKind, AgentOutput, Step, StepState, TURN_BYTES, TurnEnd, TurnEvent,
@@ -61,6 +62,8 @@ pub struct StreamReader<'a> {
     pub numbered: bool,
     /// Receives events about asks.
     pub asides: &'a (dyn Fn(ApprovalEvent<'_>) + Send + Sync),
+    /// Receives the pieces of tool calls, in order.
+    pub tool_calls: &'a (dyn Fn(&ToolCallDelta<'_>) + Send + Sync),
 }
 
 /// State of one stream.
@@ -255,6 +258,7 @@ impl StreamReader<'_> {
             progress.heard.push(text);
             out.emit(TurnEvent::Text(text));
         }
+        chunk.tool_calls().iter().for_each(self.tool_calls);
         // The stream may have had gaps; the text at its end is the one that the server keeps.
         if let Some(whole) = chunk.whole().filter(|whole| !progress.heard.is(whole)) {
             tracing::info!("the text at the end of the stream differs from its deltas");
@@ -335,7 +339,12 @@ fn step(tool: &ToolProgress<'_>) -> Step {
         Some("failed" | "error" | "cancelled") => StepState::Failed,
         _ => StepState::Running,
     };
-    Step { id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned), title, state }
+    Step {
+        id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned),
+        title,
+        detail: None,
+        state,
+    }
 }
 
 /// Reads the rest of a body, so that its connection can serve the next turn. In a task of its own because the

@@ -11,6 +11,7 @@ mod lenient;
 mod reason;
 #[cfg(test)]
 mod tests;
+mod tool_call;
 
 use std::borrow::Cow;
 
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent};
 pub use chunk_cache::ChunkCache;
 pub use reason::FailureReason;
+pub use tool_call::{FunctionDelta, ToolCallDelta};
 
 use crate::agent;
 use crate::i18n::LocalizedText;
@@ -49,6 +51,8 @@ pub struct CompletionRequest<'a> {
     pub files: &'a [agent::Attachment],
     /// Sampling and output format; set only for models.
     pub params: Option<&'a agent::ModelParams>,
+    /// Whether the history includes tool calls and their results: only for an agent of ours that has tools.
+    pub with_tools: bool,
 }
 
 impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
@@ -61,6 +65,7 @@ impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
             images: &turn.images,
             files: &turn.files,
             params: None,
+            with_tools: false,
         }
     }
 }
@@ -68,20 +73,28 @@ impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
 /// Builds the body of a request for a streamed answer to `prompt`.
 ///
 /// `context` becomes the system message unless it is blank. Of the history, only messages of users and the
-/// agent are sent: tool results mean nothing without their calls, and some servers refuse empty messages.
+/// agent are sent, and tool calls with their results if the agent has tools; some servers refuse empty messages.
 /// `include_usage` asks for token counts, which not every server supports.
 pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage: bool) -> Vec<u8> {
-    let CompletionRequest { context, history, prompt, parts: given, images, files, params } = *question;
+    let CompletionRequest { context, history, prompt, parts: given, images, files, params, with_tools } =
+        *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
     if !is_blank(context) {
         messages.push(message("system", context));
     }
-    for agent::SessionMessage { role, content } in history {
-        match role {
+    for agent::SessionMessage { role, content, tools } in history {
+        match (role, tools.as_ref().filter(|_| with_tools)) {
+            (agent::MessageRole::Assistant, Some(agent::ToolActivity::Calls { tool_calls })) => {
+                let content = if is_blank(content) { Value::Null } else { json!(content) };
+                messages.push(json!({ "role": "assistant", "content": content, "tool_calls": tool_calls }));
+            }
+            (agent::MessageRole::Tool, Some(agent::ToolActivity::Result { tool_call_id, .. })) => {
+                messages.push(json!({ "role": "tool", "tool_call_id": tool_call_id, "content": content }));
+            }
+            (agent::MessageRole::Tool, _) => {}
             _ if is_blank(content) => {}
-            agent::MessageRole::User => messages.push(message("user", content)),
-            agent::MessageRole::Assistant => messages.push(message("assistant", content)),
-            agent::MessageRole::Tool => {}
+            (agent::MessageRole::User, _) => messages.push(message("user", content)),
+            (agent::MessageRole::Assistant, _) => messages.push(message("assistant", content)),
         }
     }
     messages.push(match (given, images, files) {
@@ -206,6 +219,11 @@ impl<'a> StreamChunk<'a> {
         self.hermes.as_ref().is_some_and(|hermes| hermes.status.as_deref() == Some("cancelled"))
     }
 
+    /// Next pieces of tool calls.
+    pub fn tool_calls(&self) -> &[ToolCallDelta<'a>] {
+        self.delta().map_or(&[], |delta| &delta.tool_calls)
+    }
+
     fn delta(&self) -> Option<&ChunkDelta<'a>> {
         self.choice.as_ref()?.delta.as_ref()
     }
@@ -239,6 +257,9 @@ pub struct ChunkDelta<'a> {
     /// Next piece of the reasoning, under its other name. Some servers send both, so this cannot be an alias.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub reasoning: Option<Cow<'a, str>>,
+    /// Next pieces of tool calls.
+    #[serde(borrow, default, deserialize_with = "lenient::list")]
+    pub tool_calls: Vec<ToolCallDelta<'a>>,
 }
 
 /// Tokens that a turn used.

@@ -14,7 +14,7 @@ fn reply(text: &str) -> Reply {
 }
 
 fn step(id: &str, title: &str, state: StepState) -> Step {
-    Step { id: id.into(), title: title.into(), state }
+    Step { id: id.into(), title: title.into(), detail: None, state }
 }
 
 #[test]

@@ -236,7 +236,7 @@ impl StreamFormat for ChatChunks {
                 out.event(Some(approvals::RESPONDED), Some(&id()), &data);
             }
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
-            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => {
+            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {
             }
         }
     }

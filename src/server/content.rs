@@ -204,7 +204,7 @@ fn read_list(messages: &[ChatMessage], name: &str) -> Result<ParsedMessages, Api
 }
 
 fn history_of(said: Vec<(MessageRole, PromptContent)>) -> Vec<SessionMessage> {
-    let said = said.into_iter().map(|(role, content)| SessionMessage { role, content: content.remembered() });
+    let said = said.into_iter().map(|(role, content)| SessionMessage::new(role, content.remembered()));
     said.filter(|message| !message.content.is_empty()).collect()
 }
 

@@ -106,7 +106,7 @@ impl StreamFormat for RunEvents {
                     self.tell(NOTICE, &id, data, out);
                 }
             }
-            TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => {}
+            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {}
         }
     }
 

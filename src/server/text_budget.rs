@@ -100,9 +100,7 @@ mod tests {
             if bytes > most {
                 return Ok(LoadResult::TooLong(bytes));
             }
-            Ok(LoadResult::Whole(
-                tx.transcript(&turn)?.iter().map(|said| said.record.message.content.len()).sum(),
-            ))
+            Ok(LoadResult::Whole(tx.transcript(&turn)?.iter().map(|said| said.message.content.len()).sum()))
         });
         loading.await.unwrap()
     }

@@ -14,7 +14,7 @@ use super::headers::TurnHeaders;
 use super::sse::SseBuffer;
 use super::text_budget::LoadResult;
 use super::{ApiError, Caller, Server};
-use crate::agent::{TokenUsage, ToolActivity, TranscriptRecord};
+use crate::agent::{SessionMessage, TokenUsage, ToolActivity};
 use crate::i18n::TextCatalog;
 use crate::ids::TurnId;
 use crate::openai::wire::FailureReason;
@@ -45,7 +45,7 @@ pub struct TurnResult {
 #[derive(Clone, Debug)]
 pub struct TranscriptEntry {
     /// Role and tool calls of the message. Its content is moved to `text`.
-    pub record: TranscriptRecord,
+    pub message: SessionMessage,
     /// Holds the content. Shared with the text of the turn where they are equal.
     pub text: Arc<String>,
     /// Part of `text` that is the content.
@@ -141,7 +141,7 @@ impl TurnResult {
                 EndParts::Outcome | EndParts::Unread(_) | EndParts::Text => Vec::new(),
                 EndParts::TextAndTranscript => tx.transcript(&id)?,
             };
-            let transcript = said.into_iter().map(|said| entry(said.record, &finish.text)).collect();
+            let transcript = said.into_iter().map(|said| entry(said.message, &finish.text)).collect();
             Ok(LoadResult::Whole(Some(Self::of(finish, false, transcript, &live.now().words))))
         }
     }
@@ -285,21 +285,21 @@ pub fn status_after(outcome: &TurnOutcome) -> &'static str {
 }
 
 /// Makes a transcript entry. A content that equals the text of the turn shares it instead of holding it twice.
-fn entry(mut record: TranscriptRecord, text: &Arc<String>) -> TranscriptEntry {
-    let content = mem::take(&mut record.message.content);
+fn entry(mut message: SessionMessage, text: &Arc<String>) -> TranscriptEntry {
+    let content = mem::take(&mut message.content);
     let said = text.trim();
     if content == said {
         let before = text.len() - text.trim_start().len();
-        return TranscriptEntry { record, text: text.clone(), range: before..before + said.len() };
+        return TranscriptEntry { message, text: text.clone(), range: before..before + said.len() };
     }
-    TranscriptEntry { record, range: 0..content.len(), text: Arc::new(content) }
+    TranscriptEntry { message, range: 0..content.len(), text: Arc::new(content) }
 }
 
 /// One message of a transcript in the protocol's form. `content` is passed in because the caller may write a
 /// long text in its own way.
-pub fn message(record: &TranscriptRecord, content: Value) -> Value {
-    let mut value = json!({ "role": record.message.role, "content": content });
-    match &record.tools {
+pub fn message(message: &SessionMessage, content: Value) -> Value {
+    let mut value = json!({ "role": message.role, "content": content });
+    match &message.tools {
         Some(ToolActivity::Calls { tool_calls }) => value["tool_calls"] = json!(tool_calls),
         Some(ToolActivity::Result { tool_call_id, tool_name }) => {
             value["tool_call_id"] = json!(tool_call_id);

@@ -420,10 +420,7 @@ mod tests {
             let page = |offset| {
                 let (size, bytes) = tx.page_size(&id, 10, offset)?;
                 let messages = tx.page_of_messages(&id, size, offset)?.messages;
-                assert_eq!(
-                    bytes,
-                    messages.iter().map(|said| said.record.message.content.len()).sum::<usize>()
-                );
+                assert_eq!(bytes, messages.iter().map(|said| said.message.content.len()).sum::<usize>());
                 Ok::<_, crate::store::StoreError>(messages.len())
             };
             Ok([page(0)?, page(1)?, page(2)?, page(3)?, page(4)?])

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::sessions::role_from;
 use super::{Result, Tx, unix_now};
-use crate::agent::{SessionMessage, TranscriptRecord};
+use crate::agent::SessionMessage;
 use crate::ids::{AgentName, HTTP, SessionId, TurnId};
 use crate::util::hash;
 
@@ -47,7 +47,7 @@ pub struct TranscriptRow {
     /// Row number over all messages, in order.
     pub id: i64,
     /// The message and its tool calls.
-    pub record: TranscriptRecord,
+    pub message: SessionMessage,
     /// Time in seconds since 1970, if it was stored.
     pub at: Option<i64>,
 }
@@ -119,13 +119,9 @@ impl Tx<'_> {
         let mut messages = Vec::new();
         while let Some(row) = rows.next()? {
             let (role, tools): (String, Option<String>) = (row.get(1)?, row.get(3)?);
-            let message = SessionMessage { role: role_from(&role), content: row.get(2)? };
             let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
-            messages.push(TranscriptRow {
-                id: row.get(0)?,
-                record: TranscriptRecord { message, tools },
-                at: row.get(4)?,
-            });
+            let message = SessionMessage { role: role_from(&role), content: row.get(2)?, tools };
+            messages.push(TranscriptRow { id: row.get(0)?, message, at: row.get(4)? });
         }
         Ok(messages)
     }

@@ -336,4 +336,13 @@ ALTER TABLE grants ADD COLUMN agent TEXT;
 -- 1: the agent is being told, and the report is no longer given back to it. A process that dies meanwhile leaves it so.
 ALTER TABLE agent_ends ADD COLUMN telling INTEGER NOT NULL DEFAULT 0;
 ",
+    r"
+-- Messages of the transcript of a turn that runs, each stored as it completes. They move to `messages` with its end.
+CREATE TABLE turn_records (
+    turn TEXT NOT NULL, number INTEGER NOT NULL,
+    role TEXT NOT NULL, content TEXT NOT NULL, tools TEXT,
+    text_end INTEGER NOT NULL,             -- length of the text of the turn by then
+    PRIMARY KEY (turn, number)
+) WITHOUT ROWID;
+",
 ];

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::{Result, TurnRow, Tx, unix_now};
-use crate::agent::{MessageRole, SessionMessage, TranscriptRecord};
+use crate::agent::{MessageRole, SessionMessage, legal_history};
 use crate::ids::{AgentName, SessionId, TurnId};
 use crate::rules::SessionKey;
 use crate::util::hash;
@@ -231,9 +231,9 @@ impl Tx<'_> {
     }
 
     /// Appends a message of an agent's own transcript.
-    pub fn add_record(&self, session: &SessionId, turn: &TurnId, record: &TranscriptRecord) -> Result<()> {
-        let SessionMessage { role, content } = &record.message;
-        let tools = record.tools.as_ref().map(serde_json::to_string).transpose()?;
+    pub fn add_record(&self, session: &SessionId, turn: &TurnId, message: &SessionMessage) -> Result<()> {
+        let SessionMessage { role, content, tools } = message;
+        let tools = tools.as_ref().map(serde_json::to_string).transpose()?;
         self.add_message(session, turn, *role, content, tools)
     }
 
@@ -257,23 +257,34 @@ impl Tx<'_> {
     /// The newest messages within both caps, oldest first. Costs what it returns, not what is stored.
     pub fn history(&self, session: &SessionId, messages: usize, bytes: usize) -> Result<Vec<SessionMessage>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT role, content FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2",
+            "SELECT role, content, tools FROM messages WHERE session = ?1 ORDER BY id DESC",
         )?;
-        let limit = i64::try_from(messages).unwrap_or(i64::MAX);
-        let rows = query.query_map(params![session.0, limit], |row| {
-            let role: String = row.get(0)?;
-            Ok(SessionMessage { role: role_from(&role), content: row.get(1)? })
-        })?;
+        let mut rows = query.query([&session.0])?;
         let mut newest_first = Vec::new();
-        let mut room = bytes;
-        for message in rows {
-            let message = message?;
-            let Some(left) = room.checked_sub(message.content.len()) else { break };
-            room = left;
-            newest_first.push(message);
+        let (mut messages_left, mut bytes_left, mut tool_bytes_left) = (messages, bytes, Some(bytes));
+        while let Some(row) = rows.next()? {
+            let (role, content, tools): (String, String, Option<String>) =
+                (row.get(0)?, row.get(1)?, row.get(2)?);
+            let role = role_from(&role);
+            if role != MessageRole::Tool && !content.is_empty() {
+                let left = (messages_left.checked_sub(1), bytes_left.checked_sub(content.len()));
+                let (Some(fewer), Some(room)) = left else { break };
+                (messages_left, bytes_left) = (fewer, room);
+            }
+            // Beyond the budget, older messages keep their text and lose their tools.
+            if let Some(tools) = &tools {
+                let size = tools.len() + if role == MessageRole::Tool { content.len() } else { 0 };
+                tool_bytes_left = tool_bytes_left.and_then(|left| left.checked_sub(size));
+            }
+            let tools = tools.filter(|_| tool_bytes_left.is_some());
+            if role == MessageRole::Tool && tools.is_none() {
+                continue;
+            }
+            let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
+            newest_first.push(SessionMessage { role, content, tools });
         }
         newest_first.reverse();
-        Ok(newest_first)
+        Ok(legal_history(newest_first))
     }
 
     /// Number of messages in a session.
@@ -317,7 +328,7 @@ fn read_listed(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
     })
 }
 
-fn role_name(role: MessageRole) -> &'static str {
+pub(super) fn role_name(role: MessageRole) -> &'static str {
     match role {
         MessageRole::User => "user",
         MessageRole::Assistant => "assistant",

@@ -1,6 +1,7 @@
 //! Finds turns, and changes their state until they end.
 
 mod finish;
+mod records;
 mod row;
 mod source_columns;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::agent::{TokenUsage, TranscriptRecord};
+use crate::agent::TokenUsage;
+use crate::i18n::LocalizedText;
 use crate::reply::EnclosedFile;
 
 /// Text, files, tools and cost of a turn that has ended. The engine stores it.
@@ -22,8 +23,8 @@ pub struct TurnSummary {
     pub attached: Option<String>,
     /// Token usage reported by the agent.
     pub usage: TokenUsage,
-    /// Transcript messages reported by the agent, in order.
-    pub records: Vec<TranscriptRecord>,
+    /// Sentences of ours that stay below the answer.
+    pub remarks: Vec<LocalizedText>,
     /// Bytes of text, from its beginning, that people have been shown.
     pub shown: usize,
 }

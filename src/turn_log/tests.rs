@@ -12,7 +12,7 @@ fn read(log: &TurnLog, position: &mut LogPosition) -> Vec<String> {
 }
 
 fn step(id: &str) -> TurnEvent<'static> {
-    TurnEvent::Step(Step { id: id.into(), title: "search".into(), state: StepState::Running })
+    TurnEvent::Step(Step { id: id.into(), title: "search".into(), detail: None, state: StepState::Running })
 }
 
 #[test]

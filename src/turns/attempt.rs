@@ -96,7 +96,7 @@ impl Turns {
         running: &RunningTurn,
     ) -> Result<TurnEnd, AgentError> {
         let (stop, resumable, asked) = (CancellationToken::new(), prepared.resumable, prepared.agent.clone());
-        let output = TurnOutput::new(sink, &self.asks, row, &running.stop);
+        let output = TurnOutput::new(sink, &self.asks, row, &self.store, &running.stop);
         let _streaming = GaugeGuard::new(&self.metrics.streams);
         let mut run = agent.run_turn(turn, prepared, &output, stop.clone());
         // Every delta comes by here, so the other futures are polled only when they were woken.

@@ -27,6 +27,8 @@ struct EndConditions {
     anchored: bool,
     /// The agent that the request was made for, if there was one.
     asked: Option<AgentName>,
+    /// Messages that the agent recorded during the turn.
+    recorded: u32,
     /// Whether the author of the turn may use `/retry`: where not, it is not offered.
     may_retry: bool,
 }
@@ -44,7 +46,7 @@ impl Turns {
             true => self.long_ends.acquire().await.ok(),
             false => None,
         };
-        let TurnSummary { text, differs, tools, files, more_files, attached, usage, records, shown: seen } =
+        let TurnSummary { text, differs, tools, files, more_files, attached, usage, remarks, shown: seen } =
             log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let conditions = self.end_conditions(turn).await?;
@@ -78,6 +80,7 @@ impl Turns {
         let (files, more) = if conditions.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = answer_files::sort(files, more, takes, words);
+        let notes = remarks.iter().fold(notes, |notes, remark| notes + "\n\n" + &words.say(remark));
         let parts = match &turn.source {
             TurnSource::Room(question) => {
                 let shown = final_text() + notes.as_str();
@@ -94,7 +97,7 @@ impl Turns {
             TurnSource::App(_) => Vec::new(),
         };
         let attached = source::attached(&turn.source, attached);
-        let said = (!blank).then(|| {
+        let said = (!blank || conditions.recorded > 0).then(|| {
             let mut said = source::prompt(turn) + attached.as_str();
             // In place, because the text may be large.
             said.drain(..said.len() - said.trim_start_matches('\n').len());
@@ -103,7 +106,7 @@ impl Turns {
         let (name, why) = outcome.for_the_log();
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = FinishedTurn {
-            api_calls: u32::from(whole || matches!(outcome, TurnOutcome::Stopped)),
+            api_calls: conditions.recorded.max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
             tools,
             history_offset: history,
             usage,
@@ -111,7 +114,6 @@ impl Turns {
             text_replaced,
             outcome,
             said,
-            records,
             parts,
             files,
         };
@@ -135,7 +137,13 @@ impl Turns {
                 let rules = live.now();
                 let (permitted, may_retry) =
                     (permitted(tx, &rules, &row.source)?, may_retry(tx, &rules, &row.source)?);
-                Ok(EndConditions { permitted, anchored, asked, may_retry })
+                Ok(EndConditions {
+                    permitted,
+                    anchored,
+                    asked,
+                    recorded: tx.recorded_answers(&row.id)?,
+                    may_retry,
+                })
             });
             match conditions.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),

@@ -1,21 +1,30 @@
-//! Receives everything that an agent reports during one try of a turn: events, asks and reports about the session.
+//! Receives everything that an agent reports during one try of a turn: events, asks, messages of the transcript and
+//! reports about the session.
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use talaria_platform::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::asks::Asks;
 use super::sink::TurnSink;
 use super::upstream_reports::UpstreamReports;
-use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, TurnEvent};
-use crate::store::TurnRow;
+use crate::agent::{
+    AgentError, AgentErrorKind, AgentOutput, Ask, AskChoice, SessionMessage, TURN_BYTES, TurnEvent,
+};
+use crate::i18n::TextKey;
+use crate::store::{Store, TurnRow};
+use crate::testing::failpoint;
 
 /// The [`AgentOutput`] of one try of a turn. Every delta passes through it: events go to the sink, asks to people.
 pub(super) struct TurnOutput<'a> {
     sink: &'a TurnSink<'a>,
     asks: &'a Arc<Asks>,
     turn: &'a TurnRow,
+    store: &'a Store,
+    /// Messages of the transcript that this try has recorded, and their bytes.
+    recorded: Mutex<RecordedMessages>,
     /// Fired when a person stops the turn.
     stop: &'a CancellationToken,
     /// The agent's reports about the session.
@@ -27,10 +36,42 @@ impl<'a> TurnOutput<'a> {
         sink: &'a TurnSink<'a>,
         asks: &'a Arc<Asks>,
         turn: &'a TurnRow,
+        store: &'a Store,
         stop: &'a CancellationToken,
     ) -> Self {
-        Self { sink, asks, turn, stop, reports: UpstreamReports::default() }
+        let (recorded, reports) = (Mutex::default(), UpstreamReports::default());
+        Self { sink, asks, turn, store, recorded, stop, reports }
     }
+
+    /// Stores one message. Its number within the try makes a repeat of the run replace it instead of adding it twice.
+    async fn keep_record(&self, message: SessionMessage) -> Result<(), AgentError> {
+        let number = {
+            let mut recorded = self.recorded.lock();
+            recorded.bytes += message.content.len();
+            if recorded.bytes > TURN_BYTES {
+                let mib = TURN_BYTES / (1024 * 1024);
+                return Err(AgentError::new(
+                    AgentErrorKind::CutShort,
+                    TextKey::BrokeTooMuch.with("mib", mib),
+                ));
+            }
+            recorded.count += 1;
+            recorded.count - 1
+        };
+        let (turn, text_end) = (self.turn.id.clone(), self.sink.text_len());
+        let stored = self.store.write(move |tx| tx.add_turn_record(&turn, number, text_end, &message)).await;
+        failpoint("turn.recorded");
+        stored.map_err(|error| {
+            tracing::error!(%error, "a message of the transcript was not stored; the turn ends");
+            AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeUnrecorded)
+        })
+    }
+}
+
+#[derive(Default)]
+struct RecordedMessages {
+    count: usize,
+    bytes: usize,
 }
 
 impl AgentOutput for TurnOutput<'_> {
@@ -43,6 +84,10 @@ impl AgentOutput for TurnOutput<'_> {
 
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
         Box::pin(self.asks.clone().ask(self.turn.clone(), self.stop.clone(), ask))
+    }
+
+    fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(self.keep_record(message))
     }
 
     fn replace_text(&self, text: &str) {

@@ -24,7 +24,7 @@ impl Turns {
         let Some(before) = self.store.read(move |tx| tx.answered_before(&earlier)).await? else {
             return Ok(RunResult::Over(otherwise));
         };
-        let output = TurnOutput::new(sink, &self.asks, row, &running.stop);
+        let output = TurnOutput::new(sink, &self.asks, row, &self.store, &running.stop);
         let agent = self.agent_of(row).agent;
         let found = tokio::select! {
             biased;

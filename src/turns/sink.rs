@@ -32,8 +32,6 @@ struct SinkState {
     text: ReplayProgress,
     /// Bytes of reasoning received apart from the text.
     thoughts: ReplayProgress,
-    /// Transcript messages received.
-    records: ReplayProgress,
     /// Steps received, in any attempt: the log's cap bounds them.
     steps: HashSet<(String, StepState)>,
     /// Number of step changes received. Counted apart, because a replay may give its steps new ids.
@@ -102,12 +100,11 @@ impl<'a> TurnSink<'a> {
                     self.append(TurnEvent::Step(step));
                 }
             }
-            TurnEvent::Record(record) => {
-                if inner.records.add(1) == 0 {
-                    self.append(TurnEvent::Record(record));
-                }
-            }
-            TurnEvent::Notice(_) | TurnEvent::Usage(_) | TurnEvent::Asked(_) | TurnEvent::Answered(_) => {
+            TurnEvent::Notice(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Usage(_)
+            | TurnEvent::Asked(_)
+            | TurnEvent::Answered(_) => {
                 self.append(event);
             }
             // No reader sees it: the engine stores it.
@@ -118,15 +115,20 @@ impl<'a> TurnSink<'a> {
     /// Announces that the next attempt replays the same run from its start: events that came before are skipped.
     pub fn replay(&self) {
         let mut inner = self.inner.lock();
-        let SinkState { text, thoughts, records, step_changes, replays, .. } = &mut *inner;
-        [text, thoughts, records, step_changes].into_iter().for_each(|reached| reached.now = 0);
+        let SinkState { text, thoughts, step_changes, replays, .. } = &mut *inner;
+        [text, thoughts, step_changes].into_iter().for_each(|reached| reached.now = 0);
         *replays = true;
     }
 
     /// Amount received in the attempts that got furthest. A replay adds nothing until it passes every attempt before.
     pub fn progress(&self) -> usize {
         let inner = self.inner.lock();
-        inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.step_changes.furthest
+        inner.text.furthest + inner.thoughts.furthest + inner.step_changes.furthest
+    }
+
+    /// Bytes of the text that readers have of the turn.
+    pub fn text_len(&self) -> usize {
+        self.log.text_len()
     }
 
     /// Sets the whole final text, whatever text came before.
@@ -241,7 +243,7 @@ mod tests {
         let sink = TurnSink::new(&log, None);
         let step = |id: &str| {
             let (id, title) = (id.to_owned(), "looks".to_owned());
-            TurnEvent::Step(Step { id, title, state: StepState::Running })
+            TurnEvent::Step(Step { id, title, detail: None, state: StepState::Running })
         };
         sink.emit(step("a"));
         sink.emit(TurnEvent::Text("Hello"));

@@ -23,4 +23,6 @@ mod server;
 mod serving;
 mod support;
 #[cfg(feature = "testing")]
+mod tools;
+#[cfg(feature = "testing")]
 mod upgrade;

@@ -32,6 +32,14 @@ pub struct ModelConfig {
     pub allow_cleartext: bool,
     /// Time limits of the server.
     pub timeouts: UpstreamTimeouts,
+    /// Models that a person may choose with `/model`; always contains `model`.
+    pub models: Vec<String>,
+    /// Tokens that fit into the model's window, if that is known.
+    pub context_tokens: Option<u64>,
+    /// Most rounds of tool calls in one turn.
+    pub max_iterations: u32,
+    /// Time limit of one turn, without the time that people take to answer.
+    pub turn_timeout: std::time::Duration,
 }
 
 /// As written.
@@ -128,7 +136,17 @@ impl ConfigResolver<'_> {
                 "{name} has no `/v1` at its end, which most servers want; `/chat/completions` is all that Talaria appends"
             ));
         }
-        Some(AgentSettings::Model(ModelConfig { url, key, model: model.value, allow_cleartext, timeouts }))
+        Some(AgentSettings::Model(ModelConfig {
+            url,
+            key,
+            models: vec![model.value.clone()],
+            model: model.value,
+            allow_cleartext,
+            timeouts,
+            context_tokens: None,
+            max_iterations: 50,
+            turn_timeout: std::time::Duration::from_secs(1800),
+        }))
     }
 }
 

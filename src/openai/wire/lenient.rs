@@ -45,6 +45,15 @@ where
     from.deserialize_any(LenientVisitor(LenientFirst(PhantomData)))
 }
 
+/// Reads an array and keeps the objects in it; empty if it is something else.
+pub(super) fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(from.deserialize_any(LenientVisitor(LenientList(PhantomData)))?.unwrap_or_default())
+}
+
 /// Reads an error object, or a bare message.
 pub(super) fn error<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ErrorBody<'de>>, D::Error> {
     from.deserialize_any(LenientVisitor(LenientError))
@@ -131,6 +140,20 @@ impl<'de, T: Deserialize<'de>> LenientTarget<'de> for LenientFirst<T> {
         let first = array.next_element_seed(LenientVisitor(LenientObject(PhantomData)))?;
         skip(array)?;
         Ok(first.flatten())
+    }
+}
+
+struct LenientList<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> LenientTarget<'de> for LenientList<T> {
+    type Value = Vec<T>;
+
+    fn array<A: SeqAccess<'de>>(self, mut array: A) -> Result<Option<Vec<T>>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = array.next_element_seed(LenientVisitor(LenientObject(PhantomData)))? {
+            list.extend(element);
+        }
+        Ok(Some(list))
     }
 }
 

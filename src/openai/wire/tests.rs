@@ -6,7 +6,7 @@ use super::*;
 use crate::agent::{MessageRole, SessionMessage};
 
 fn said(role: MessageRole, content: &str) -> SessionMessage {
-    SessionMessage { role, content: content.to_owned() }
+    SessionMessage::new(role, content)
 }
 
 fn messages(context: &str, history: &[SessionMessage], prompt: &str) -> Value {

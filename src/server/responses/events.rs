@@ -338,7 +338,7 @@ impl StreamFormat for ResponseEvents {
             }
             TurnEvent::Answered(answered) => self.answer(&answered, out),
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
-            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => {
+            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {
             }
         }
     }

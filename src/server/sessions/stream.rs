@@ -118,7 +118,7 @@ impl StreamFormat for SessionEvents {
                 Some(data) => (NOTICE, data),
                 None => return,
             },
-            TurnEvent::Usage(_) | TurnEvent::Record(_) | TurnEvent::Upstream(_) => return,
+            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => return,
         };
         self.send(out, name, &at.to_string(), self.seq(), data);
     }
@@ -169,6 +169,6 @@ fn transcript(end: &TurnResult, out: &mut SseBuffer) -> Vec<Value> {
     if end.transcript.is_empty() {
         return vec![json!({ "role": "assistant", "content": out.long(&end.text) })];
     }
-    let told = |said: &TranscriptEntry| message(&said.record, out.long_part(&said.text, said.range.clone()));
+    let told = |said: &TranscriptEntry| message(&said.message, out.long_part(&said.text, said.range.clone()));
     end.transcript.iter().map(told).collect()
 }

@@ -143,7 +143,7 @@ impl MessageView {
     /// The message at position `id`.
     pub fn new(session: &str, id: usize, said: TranscriptRow, frames: &mut SseBuffer) -> Self {
         let (mut tool_calls, mut tool_call_id, mut tool_name) = (None, None, None);
-        match said.record.tools {
+        match said.message.tools {
             Some(ToolActivity::Calls { tool_calls: calls }) => tool_calls = Some(calls),
             Some(ToolActivity::Result { tool_call_id: id, tool_name: name }) => {
                 (tool_call_id, tool_name) = (Some(id), Some(name));
@@ -153,8 +153,8 @@ impl MessageView {
         Self {
             id,
             session_id: session.to_owned(),
-            role: said.record.message.role,
-            content: frames.long(&Arc::new(said.record.message.content)),
+            role: said.message.role,
+            content: frames.long(&Arc::new(said.message.content)),
             tool_calls,
             tool_call_id,
             tool_name,

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{MessageBody, OutgoingFile};
 
 use super::{TurnRow, TurnState};
-use crate::agent::{MessageRole, TokenUsage, TranscriptRecord};
+use crate::agent::{MessageRole, TokenUsage};
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
 use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
@@ -27,8 +27,6 @@ pub struct FinishedTurn {
     pub usage: TokenUsage,
     /// The prompt for the transcript; `None` if the turn is not recorded.
     pub said: Option<String>,
-    /// The answer for the transcript, if the agent reported its messages; otherwise `text` is recorded.
-    pub records: Vec<TranscriptRecord>,
     pub parts: Vec<MessageBody>,
     /// Files that are sent after the parts, each as a message of its own.
     pub files: Vec<OutgoingFile>,
@@ -103,17 +101,14 @@ impl Tx<'_> {
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if withdrawn {
+            self.forget_turn_records(&turn.id)?;
             return self.forget_words(&turn.id);
         }
         if let Some(said) = &finish.said {
             self.record(&turn.session, &turn.id, MessageRole::User, said)?;
-            match finish.records.as_slice() {
-                [] => self.record(&turn.session, &turn.id, MessageRole::Assistant, finish.text.trim())?,
-                records => {
-                    records.iter().try_for_each(|one| self.add_record(&turn.session, &turn.id, one))?
-                }
-            }
+            self.keep_transcript(turn, finish)?;
         }
+        self.forget_turn_records(&turn.id)?;
         match &turn.source {
             TurnSource::Room(question) => self.show_end(&turn.id, question, finish),
             // Its readers render the end themselves.
@@ -184,7 +179,6 @@ impl Tx<'_> {
             history_offset: usize::try_from(history_offset).unwrap_or_default(),
             usage,
             said: None,
-            records: Vec::new(),
             parts: Vec::new(),
             files: Vec::new(),
         };

@@ -41,6 +41,9 @@ pub const POINTS: &[Point] = &[
 /// Points that only a command comes by that runs after its commit.
 pub const COMMAND_POINTS: [&str; 3] = ["command.begun", "command.ran", "command.answered"];
 
+/// Points that only a turn with tools comes by.
+pub const TOOL_POINTS: [&str; 4] = ["model.answered", "turn.recorded", "tools.called", "tool.ended"];
+
 /// Points that no prompt comes by. The live tests die there.
 #[cfg(test)]
 const LIVE: [&str; 1] = ["deletion.more"];
@@ -76,6 +79,7 @@ fn the_table_has_every_failpoint_of_the_source() {
     let mut known: Vec<_> = POINTS.iter().map(|point| point.name.to_owned()).collect();
     known.extend(LIVE.map(str::to_owned));
     known.extend(COMMAND_POINTS.map(str::to_owned));
+    known.extend(TOOL_POINTS.map(str::to_owned));
     found.sort();
     known.sort();
     assert_eq!(found, known);

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
 use talaria::agent::{
-    Agent as _, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason, TurnEnd,
-    TurnEvent, TurnOrigin,
+    Agent as _, AgentError, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason,
+    SessionMessage, TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources};
@@ -235,6 +235,9 @@ fn turn() -> AgentTurn {
         attempt: AttemptKind::First,
         memory: None,
         params: talaria::agent::ModelParams::default(),
+        notes: None,
+        model: None,
+        tokens_left: None,
         hops: 0,
         without_fallback: false,
         scratch: AgentScratch::default(),
@@ -258,6 +261,10 @@ impl AgentOutput for Heard {
 
     fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
         Box::pin(async { AskChoice::Deny(DenyReason::Gone) })
+    }
+
+    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async { Ok(()) })
     }
 }
 

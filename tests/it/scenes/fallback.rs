@@ -30,7 +30,7 @@ fn prompts(agent: &Scripted) -> Vec<String> {
 
 /// The history of a turn, as the agent got it.
 fn told(heard: &Heard) -> Vec<String> {
-    heard.history.iter().map(|SessionMessage { role, content }| format!("{role:?}: {content}")).collect()
+    heard.history.iter().map(|SessionMessage { role, content, .. }| format!("{role:?}: {content}")).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use talaria::agent::{MessageRole, SessionMessage, ToolActivity, TranscriptRecord};
+use talaria::agent::{MessageRole, SessionMessage, ToolActivity};
 use talaria::server::ServerSettings;
 
 use super::events::events;
@@ -278,6 +278,6 @@ fn heard_parts(served: &Served) -> Value {
     json!(heard.parts)
 }
 
-fn record(role: MessageRole, content: &str, tools: Option<ToolActivity>) -> TranscriptRecord {
-    TranscriptRecord { message: SessionMessage { role, content: content.to_owned() }, tools }
+fn record(role: MessageRole, content: &str, tools: Option<ToolActivity>) -> SessionMessage {
+    SessionMessage { tools, ..SessionMessage::new(role, content) }
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use talaria::agent::SharedAgent;
-use talaria::agents::model::ModelAgent;
+use talaria::agents::model::{ModelAgent, ToolSet};
 use talaria::agents::proxy::ProxyAgent;
-use talaria::config::{AgentSettings, Config, ConfigSources};
+use talaria::config::{AgentSettings, Config, ConfigSources, ModelConfig};
 
 use super::gateway::{Setup, TestGateway};
 
@@ -30,6 +30,11 @@ pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
 
 /// The agent that talks to a model server itself.
 pub fn model(url: &str) -> SharedAgent {
+    model_with(url, ToolSet::default(), |_| {})
+}
+
+/// The agent that talks to a model server itself, with these tools and a change of its configuration.
+pub fn model_with(url: &str, tools: ToolSet, change: impl FnOnce(&mut ModelConfig)) -> SharedAgent {
     let folder = tempfile::tempdir().unwrap();
     let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
@@ -39,7 +44,11 @@ pub fn model(url: &str) -> SharedAgent {
         _ => None,
     };
     match Config::load(&sources, &vars).unwrap().agents.default_entry() {
-        Some(AgentSettings::Model(config)) => Arc::new(ModelAgent::new(config.clone()).unwrap()),
+        Some(AgentSettings::Model(config)) => {
+            let mut config = config.clone();
+            change(&mut config);
+            Arc::new(ModelAgent::new(config, tools).unwrap())
+        }
         other => panic!("{other:?}"),
     }
 }

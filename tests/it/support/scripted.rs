@@ -16,7 +16,7 @@ use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
     AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, OptionKind,
     PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, Step, StepState, TokenUsage,
-    TranscriptRecord, TurnEnd, TurnEvent, TurnOrigin,
+    TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria::i18n::LocalizedText;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -138,7 +138,7 @@ enum Does {
     Steps(Step),
     Notes(Option<String>),
     Uses(TokenUsage),
-    Records(TranscriptRecord),
+    Records(SessionMessage),
     Reports(serde_json::Value),
     Whole(String),
     Waits(Duration),
@@ -316,7 +316,7 @@ impl Script {
     }
 
     pub fn step(self, id: &str, title: &str, state: StepState) -> Self {
-        self.does(Does::Steps(Step { id: id.to_owned(), title: title.to_owned(), state }))
+        self.does(Does::Steps(Step { id: id.to_owned(), title: title.to_owned(), detail: None, state }))
     }
 
     pub fn notes(self, words: Option<&str>) -> Self {
@@ -334,7 +334,7 @@ impl Script {
     }
 
     /// Reports messages of its transcript.
-    pub fn records(self, records: impl IntoIterator<Item = TranscriptRecord>) -> Self {
+    pub fn records(self, records: impl IntoIterator<Item = SessionMessage>) -> Self {
         records.into_iter().fold(self, |script, record| script.does(Does::Records(record)))
     }
 
@@ -428,7 +428,7 @@ impl Script {
                 Does::Steps(step) => out.emit(TurnEvent::Step(step)),
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
-                Does::Records(record) => out.emit(TurnEvent::Record(record)),
+                Does::Records(record) => out.record(record).await?,
                 Does::Reports(report) => out.emit(TurnEvent::Upstream(report)),
                 Does::Whole(text) => out.replace_text(&text),
                 Does::Waits(pause) => tokio::select! {

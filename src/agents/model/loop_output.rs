@@ -1,0 +1,173 @@
+//! The output of a turn's loop: what the model says over several requests, as one answer.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use talaria_platform::BoxFuture;
+use tokio::time::Instant;
+
+use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, SessionMessage, TokenUsage, TurnEvent};
+use crate::reply::spoken_text;
+
+/// Stands between the texts of two requests.
+const SEPARATOR: &str = "\n\n";
+
+/// Passes events of the running request on to the turn, and keeps what the loop needs of them.
+pub struct LoopOutput<'a> {
+    out: &'a dyn AgentOutput,
+    state: Mutex<LoopState>,
+    began: Instant,
+    /// Time that people took to answer asks. Shared with the asks, which may outlive a call.
+    thinking: std::sync::Arc<Mutex<ThinkingTime>>,
+}
+
+#[derive(Default)]
+struct LoopState {
+    /// Text of the running request.
+    text: String,
+    /// Anything of the running request was passed on, so that it must not be repeated.
+    shown: bool,
+    /// Some request has said something.
+    spoke: bool,
+    /// Tokens of the requests before.
+    before: TokenUsage,
+    /// Tokens of the running request.
+    now: TokenUsage,
+}
+
+/// Time during which at least one ask was open.
+#[derive(Default)]
+struct ThinkingTime {
+    open: usize,
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl<'a> LoopOutput<'a> {
+    /// The output of a turn that begins now.
+    pub fn new(out: &'a dyn AgentOutput) -> Self {
+        Self { out, state: Mutex::default(), began: Instant::now(), thinking: Default::default() }
+    }
+
+    /// Begins the next request.
+    pub fn begin_request(&self) {
+        let mut state = self.state.lock();
+        state.spoke |= !state.text.is_empty();
+        let TokenUsage { input, output } = std::mem::take(&mut state.now);
+        state.before.input = state.before.input.saturating_add(input);
+        state.before.output = state.before.output.saturating_add(output);
+        state.text.clear();
+        state.shown = false;
+    }
+
+    /// Whether anything of the running request was passed on.
+    pub fn has_shown(&self) -> bool {
+        self.state.lock().shown
+    }
+
+    /// Text of the running request without reasoning and files.
+    pub fn text(&self) -> String {
+        spoken_text(&self.state.lock().text)
+    }
+
+    /// Tokens of the whole turn so far.
+    pub fn tokens(&self) -> u64 {
+        let state = self.state.lock();
+        let TokenUsage { input, output } = state.before;
+        input.saturating_add(output).saturating_add(state.now.input).saturating_add(state.now.output)
+    }
+
+    /// Time that the turn has run, without the time that people took to answer.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.thinking.lock().so_far())
+    }
+
+    /// Whether a person is being asked something now.
+    pub fn is_asking(&self) -> bool {
+        self.thinking.lock().open > 0
+    }
+}
+
+impl AgentOutput for LoopOutput<'_> {
+    fn emit(&self, event: TurnEvent<'_>) {
+        let mut state = self.state.lock();
+        match event {
+            TurnEvent::Text(text) => {
+                if state.text.is_empty() && state.spoke {
+                    self.out.emit(TurnEvent::Text(SEPARATOR));
+                }
+                state.shown = true;
+                state.text.push_str(text);
+                self.out.emit(event);
+            }
+            TurnEvent::Thought(_) => {
+                state.shown = true;
+                self.out.emit(event);
+            }
+            TurnEvent::Usage(usage) => {
+                state.now = usage;
+                let TokenUsage { input, output } = state.before;
+                self.out.emit(TurnEvent::Usage(TokenUsage {
+                    input: input.saturating_add(usage.input),
+                    output: output.saturating_add(usage.output),
+                }));
+            }
+            TurnEvent::Step(_)
+            | TurnEvent::Notice(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Upstream(_)
+            | TurnEvent::Asked(_)
+            | TurnEvent::Answered(_) => self.out.emit(event),
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
+        let (asked, thinking) = (self.out.ask(ask), self.thinking.clone());
+        Box::pin(async move {
+            thinking.lock().begin();
+            let _end = EndOfThinking(&thinking);
+            asked.await
+        })
+    }
+
+    fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.out.record(message)
+    }
+
+    fn wait_for_capacity(&self) -> Option<BoxFuture<'_, Result<(), AgentError>>> {
+        self.out.wait_for_capacity()
+    }
+
+    fn replace_text(&self, _text: &str) {
+        // A model's server does not repeat its text, and the answer has more than one request.
+    }
+}
+
+/// Ends one ask's share of the thinking time, also if the ask is withdrawn.
+struct EndOfThinking<'a>(&'a Mutex<ThinkingTime>);
+
+impl Drop for EndOfThinking<'_> {
+    fn drop(&mut self) {
+        self.0.lock().end();
+    }
+}
+
+impl ThinkingTime {
+    fn begin(&mut self) {
+        self.open += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0
+            && let Some(since) = self.since.take()
+        {
+            self.total += since.elapsed();
+        }
+    }
+
+    fn so_far(&self) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}

@@ -1,0 +1,278 @@
+//! The loop of a turn: asks the model, runs the tools that it calls, and feeds the results back until it answers.
+//!
+//! The message with the calls is recorded before any of them runs, and each result as it comes, so a process that dies
+//! leaves a true transcript. A turn whose tools ran is never run again by itself: every error of it says so.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use talaria_platform::{Backoff, CancellationToken};
+
+use super::ModelAgent;
+use super::completion::Completion;
+use super::context_window::RequestMessages;
+use super::loop_output::LoopOutput;
+use super::run_calls::{CallRunner, CallsEnd, CheckedCall};
+use super::tool_calls::RequestedCall;
+use super::tool_set::ToolSet;
+use crate::agent::{
+    AgentError, AgentErrorKind, AgentOutput, AgentTurn, MessageRole, SessionMessage, ToolActivity, TurnEnd,
+    TurnEvent,
+};
+use crate::i18n::TextKey;
+use crate::openai::error::is_too_long;
+use crate::testing::failpoint;
+use crate::util::hash;
+
+/// Tries of one request that broke before anything of it was shown.
+const TRIES: u32 = 4;
+
+/// Pauses between these tries.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+
+/// Tells the model that it must answer now.
+const LAST_ROUND: &str = "You have reached the limit of this task, so no tool can be called any more. Answer now with \
+                          what you have found out, and say what is still undone.";
+
+/// One turn of an agent with tools.
+pub struct TurnLoop<'a> {
+    agent: &'a ModelAgent,
+    turn: &'a AgentTurn,
+    tools: Arc<ToolSet>,
+    out: LoopOutput<'a>,
+    stop: &'a CancellationToken,
+    /// The prepared request without its messages.
+    request: Map<String, Value>,
+    messages: RequestMessages,
+    /// Bytes of the tools in each request.
+    tool_bytes: usize,
+    /// Ids of calls that the request contains.
+    call_ids: HashSet<String>,
+    /// Number of rounds so far.
+    round: u32,
+    /// Messages are on record, so the next one must be too.
+    recorded: bool,
+    /// People were told that the beginning of the conversation is left out, now or in an earlier turn.
+    told_of_window: bool,
+}
+
+impl<'a> TurnLoop<'a> {
+    /// A loop over a prepared request. Fails only if the request is not one of ours.
+    pub fn new(
+        agent: &'a ModelAgent,
+        turn: &'a AgentTurn,
+        request: &[u8],
+        tools: Arc<ToolSet>,
+        out: &'a dyn AgentOutput,
+        stop: &'a CancellationToken,
+    ) -> Result<Self, AgentError> {
+        let unfit = || AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
+        let mut request: Map<String, Value> = serde_json::from_slice(request).map_err(|_| unfit())?;
+        let Some(Value::Array(messages)) = request.remove("messages") else { return Err(unfit()) };
+        let call_ids = messages.iter().flat_map(call_ids).collect();
+        let told_of_window = turn.upstream.as_ref().is_some_and(|report| report["window"] == "told");
+        Ok(Self {
+            agent,
+            turn,
+            tool_bytes: tools.listed().iter().map(|tool| tool.to_string().len()).sum(),
+            tools,
+            out: LoopOutput::new(out),
+            stop,
+            request,
+            messages: RequestMessages::new(messages),
+            call_ids,
+            round: 0,
+            recorded: false,
+            told_of_window,
+        })
+    }
+
+    /// Runs the turn to its end.
+    pub async fn run(mut self) -> Result<TurnEnd, AgentError> {
+        loop {
+            let is_last = self.is_last_round();
+            if is_last {
+                self.messages.push(json!({ "role": "user", "content": LAST_ROUND }));
+            }
+            let completion = self.ask_model(is_last).await;
+            let Completion { end, calls } = completion.map_err(|error| self.after_tools(error))?;
+            failpoint("model.answered");
+            if calls.is_empty() || is_last || end == TurnEnd::Stopped {
+                return self.finish(end, is_last).await;
+            }
+            let calls = self.check(calls);
+            self.record_calls(&calls).await?;
+            self.round += 1;
+            let runner = CallRunner {
+                turn: self.turn,
+                tools: &self.tools,
+                out: &self.out,
+                stop: self.stop,
+                time_left: self.agent.config.turn_timeout.saturating_sub(self.out.elapsed()),
+            };
+            match runner.run(&calls).await? {
+                CallsEnd::Results(results) => {
+                    results.into_iter().for_each(|result| self.messages.push(result))
+                }
+                CallsEnd::Halted(words) => return Err(AgentError::new(AgentErrorKind::CutShort, words)),
+                CallsEnd::Stopped => return Ok(TurnEnd::Stopped),
+            }
+        }
+    }
+
+    /// Whether a limit is reached, so that the model gets one last chance to answer.
+    fn is_last_round(&self) -> bool {
+        let config = &self.agent.config;
+        let spent = self.turn.tokens_left.is_some_and(|left| self.round > 0 && self.out.tokens() >= left);
+        spent || self.round >= config.max_iterations || self.out.elapsed() >= config.turn_timeout
+    }
+
+    /// Asks the model once. A request that broke before anything of it was shown is sent again; one that is too long for
+    /// the model is sent again without the oldest turns.
+    async fn ask_model(&mut self, is_last: bool) -> Result<Completion, AgentError> {
+        let mut backoff = Backoff::between(PAUSES.0, PAUSES.1);
+        let mut tries = 0;
+        loop {
+            if let Some(window) = self.agent.config.context_tokens
+                && self.messages.fit(window, self.tool_bytes)
+            {
+                self.tell_of_window();
+            }
+            self.out.begin_request();
+            let error = match self.agent.complete(self.body(is_last), &self.out, self.stop).await {
+                Ok(completion) => return Ok(completion),
+                Err(error) => error,
+            };
+            if self.out.has_shown() {
+                return Err(error);
+            }
+            if is_too_long(&error) && self.messages.halve_history() {
+                self.tell_of_window();
+                continue;
+            }
+            tries += 1;
+            // The engine waits for a server that is away, unless tools have run.
+            let again = match error.kind {
+                AgentErrorKind::Unknown { .. } => true,
+                AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } => self.round > 0,
+                AgentErrorKind::PrepareAgain
+                | AgentErrorKind::Refused
+                | AgentErrorKind::Unfit
+                | AgentErrorKind::CutShort => false,
+            };
+            if !again || tries == TRIES {
+                return Err(error);
+            }
+            let pause =
+                error.kind.retry_after().map_or_else(|| backoff.advance(), |after| after.min(PAUSES.1));
+            tracing::info!(error = %error, "a request to the model broke and is sent again");
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => {
+                    return Ok(Completion { end: TurnEnd::Stopped, calls: Vec::new() });
+                }
+            }
+        }
+    }
+
+    /// The next request.
+    fn body(&self, is_last: bool) -> Bytes {
+        let mut request = self.request.clone();
+        request.insert("messages".to_owned(), self.messages.iter().cloned().collect());
+        request.insert("tools".to_owned(), self.tools.listed().into());
+        if is_last {
+            request.insert("tool_choice".to_owned(), json!("none"));
+        }
+        Value::Object(request).to_string().into()
+    }
+
+    /// Ends the turn with the answer that the model has given.
+    async fn finish(self, end: TurnEnd, is_last: bool) -> Result<TurnEnd, AgentError> {
+        let text = self.out.text();
+        // Without tool calls the engine records the text by itself. A stopped answer is recorded as far as it was shown.
+        if self.recorded && end != TurnEnd::Stopped && !text.trim().is_empty() {
+            self.out.record(SessionMessage::new(MessageRole::Assistant, text.trim())).await?;
+        }
+        if is_last && end != TurnEnd::Stopped && text.trim().is_empty() {
+            return Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeTaskLimit));
+        }
+        Ok(end)
+    }
+
+    /// Reads the calls of a message, and gives each an id that is its own in the whole request.
+    fn check(&mut self, calls: Vec<RequestedCall>) -> Vec<CheckedCall> {
+        let mut checked = Vec::with_capacity(calls.len());
+        for (at, RequestedCall { id, name, arguments }) in calls.into_iter().enumerate() {
+            let step = format!("{}.{at}", self.round + 1);
+            let usable = !id.is_empty() && id.len() <= 64 && !self.call_ids.contains(&id);
+            // Nine letters and digits: some servers take nothing else.
+            let id =
+                if usable { id } else { hash([self.turn.id.0.as_str(), &step]).chars().take(9).collect() };
+            self.call_ids.insert(id.clone());
+            let arguments = read_arguments(&arguments);
+            checked.push(CheckedCall { id, step, name, arguments });
+        }
+        checked
+    }
+
+    /// Records the message with the calls, and adds it to the next request.
+    async fn record_calls(&mut self, calls: &[CheckedCall]) -> Result<(), AgentError> {
+        let tool_calls: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                // Servers that read earlier calls refuse arguments that are not JSON.
+                let arguments = call.arguments.clone().unwrap_or_default();
+                let function =
+                    json!({ "name": call.name, "arguments": Value::Object(arguments).to_string() });
+                json!({ "id": call.id, "type": "function", "function": function })
+            })
+            .collect();
+        let text = self.out.text();
+        let content = if text.trim().is_empty() { Value::Null } else { json!(text.trim()) };
+        self.messages.push(json!({ "role": "assistant", "content": content, "tool_calls": tool_calls }));
+        self.recorded = true;
+        let tools = Some(ToolActivity::Calls { tool_calls });
+        self.out
+            .record(SessionMessage { tools, ..SessionMessage::new(MessageRole::Assistant, text.trim()) })
+            .await
+    }
+
+    /// An error of a turn whose tools ran must not make the engine run the turn again.
+    fn after_tools(&self, error: AgentError) -> AgentError {
+        match self.round {
+            0 => error,
+            _ => AgentError { kind: AgentErrorKind::CutShort, ..error },
+        }
+    }
+
+    /// Says once in a session that its beginning no longer fits into the model's window.
+    fn tell_of_window(&mut self) {
+        if !self.told_of_window {
+            self.told_of_window = true;
+            self.out.emit(TurnEvent::Remark(TextKey::WindowFull.into()));
+            self.out.emit(TurnEvent::Upstream(json!({ "window": "told" })));
+        }
+    }
+}
+
+/// Reads the arguments of a call.
+fn read_arguments(arguments: &str) -> Result<Map<String, Value>, String> {
+    // A call without arguments is often sent with none at all.
+    if arguments.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err("the arguments are not a JSON object; the tool was not called".to_owned()),
+        Err(error) => Err(format!("the arguments are not valid JSON ({error}); the tool was not called")),
+    }
+}
+
+/// Ids of the calls in a message of a request.
+fn call_ids(message: &Value) -> Vec<String> {
+    let calls = message["tool_calls"].as_array();
+    calls.into_iter().flatten().filter_map(|call| call["id"].as_str().map(str::to_owned)).collect()
+}

@@ -1,0 +1,6 @@
+//! Agents with tools, between a room and a scripted model server: the loop, its limits, and its transcript.
+
+mod limits;
+mod looping;
+mod support;
+mod transcript;

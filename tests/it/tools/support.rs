@@ -1,0 +1,171 @@
+//! A scripted tool, and answers of a model that calls tools.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use talaria::agent::{AnswerForm, Ask, AskChoice, DenyReason, SharedAgent};
+use talaria::agents::model::ToolSet;
+use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure, ToolSpec};
+use talaria::config::ModelConfig;
+use talaria::i18n::LocalizedText;
+use talaria_platform::BoxFuture;
+use tokio::sync::Semaphore;
+
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::relay::model_with;
+use crate::support::upstream::{Answer, DONE, Request, Upstream, delta, event, finish};
+
+/// A tool that does as its script says, and remembers its calls.
+#[derive(Clone)]
+pub struct ScriptedTool {
+    name: &'static str,
+    does: ToolScript,
+    calls: Arc<Mutex<Vec<Map<String, Value>>>>,
+    /// Closed while nobody may pass; see [`ToolScript::Waits`].
+    pub gate: Arc<Semaphore>,
+}
+
+#[derive(Clone)]
+pub enum ToolScript {
+    Returns(String),
+    Fails(&'static str),
+    /// Waits at the gate, then returns this.
+    Waits(&'static str),
+    Asks,
+    Panics,
+}
+
+impl ScriptedTool {
+    pub fn new(name: &'static str, does: ToolScript) -> Self {
+        Self { name, does, calls: Arc::default(), gate: Arc::new(Semaphore::new(0)) }
+    }
+
+    pub fn returns(name: &'static str, result: &str) -> Self {
+        Self::new(name, ToolScript::Returns(result.to_owned()))
+    }
+
+    /// The arguments of every call so far.
+    pub fn calls(&self) -> Vec<Map<String, Value>> {
+        self.calls.lock().clone()
+    }
+}
+
+impl AgentTool for ScriptedTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name.to_owned(),
+            description: "Does as the test says.".to_owned(),
+            parameters: json!({ "type": "object", "properties": { "what": { "type": "string" } } }),
+        }
+    }
+
+    fn subject(&self, arguments: &Map<String, Value>) -> String {
+        arguments.get("what").and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    fn call<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<String, ToolFailure>> {
+        self.calls.lock().push(call.arguments.clone());
+        Box::pin(async move {
+            match &self.does {
+                ToolScript::Returns(result) => Ok(result.clone()),
+                ToolScript::Fails(why) => Err(ToolFailure::failed(*why)),
+                ToolScript::Waits(result) => tokio::select! {
+                    _ = self.gate.acquire() => Ok((*result).to_owned()),
+                    () = call.stop.cancelled() => Err(ToolFailure::Stopped),
+                },
+                ToolScript::Asks => {
+                    let detail = self.subject(call.arguments);
+                    let form = AnswerForm::default();
+                    let ask = Ask { title: "Run a command".to_owned(), detail, cwd: None, form };
+                    match call.out.ask(ask).await {
+                        AskChoice::Allow(_) => Ok("it ran".to_owned()),
+                        AskChoice::Deny(DenyReason::Timeout) => {
+                            Err(ToolFailure::Halt(LocalizedText::Said("nobody answered".to_owned())))
+                        }
+                        AskChoice::Deny(DenyReason::Stopped) => Err(ToolFailure::Stopped),
+                        AskChoice::Deny(_) | AskChoice::Option(_) | AskChoice::Text(_) => {
+                            Err(ToolFailure::failed("a person said no"))
+                        }
+                    }
+                }
+                ToolScript::Panics => panic!("as the test wants it"),
+            }
+        })
+    }
+}
+
+/// A gateway whose agent asks the model server `upstream` and has these tools.
+pub async fn agent_with(upstream: &Upstream, tools: &[&ScriptedTool]) -> TestGateway {
+    agent_as(upstream, tools, |_| {}).await
+}
+
+/// The same, with a change of the agent's configuration.
+pub async fn agent_as(
+    upstream: &Upstream,
+    tools: &[&ScriptedTool],
+    change: impl FnOnce(&mut ModelConfig),
+) -> TestGateway {
+    let agent = model_agent(upstream, tools, change);
+    TestGateway::with(Setup { agent: Some(agent), ..Setup::default() }).await
+}
+
+pub fn model_agent(
+    upstream: &Upstream,
+    tools: &[&ScriptedTool],
+    change: impl FnOnce(&mut ModelConfig),
+) -> SharedAgent {
+    let tools = tools.iter().map(|tool| Arc::new((*tool).clone()) as Arc<dyn AgentTool>);
+    model_with(&upstream.url(), ToolSet::new(tools), change)
+}
+
+/// An answer that says something and calls these tools, each with an id, a name and arguments as JSON.
+pub fn calls(text: &str, calls: &[(&str, &str, &str)]) -> Answer {
+    let said = if text.is_empty() { String::new() } else { delta(text) };
+    let pieces: String = calls
+        .iter()
+        .enumerate()
+        .map(|(index, (id, name, arguments))| {
+            let (first, second) = arguments.split_at(arguments.len() / 2);
+            tool_piece(&json!({ "index": index, "id": id, "type": "function",
+                "function": { "name": name, "arguments": first } }))
+                + &tool_piece(&json!({ "index": index, "function": { "arguments": second } }))
+        })
+        .collect();
+    Answer::events(said + &pieces + &finish("tool_calls") + &usage(10, 5) + DONE)
+}
+
+fn tool_piece(call: &Value) -> String {
+    event(&json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] }, "finish_reason": null }] }))
+}
+
+/// An event with token counts.
+pub fn usage(input: u64, output: u64) -> String {
+    event(&json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } }))
+}
+
+/// The messages of a request, one line each: role, text, calls.
+pub fn told(request: &Request) -> Vec<String> {
+    let messages = request.json()["messages"].as_array().unwrap().clone();
+    let line = |message: &Value| {
+        let role = message["role"].as_str().unwrap();
+        let content = message["content"].as_str().unwrap_or("-");
+        let calls: Vec<_> = message["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|call| {
+                format!(" {}({})", call["function"]["name"].as_str().unwrap(), call["id"].as_str().unwrap())
+            })
+            .collect();
+        let result = message["tool_call_id"].as_str().map(|id| format!(" for {id}")).unwrap_or_default();
+        format!("{role}{result}: {content}{}", calls.concat())
+    };
+    messages.iter().filter(|message| message["role"] != "system").map(line).collect()
+}
+
+/// Waits until the room shows these words, which end it, and renders it.
+pub async fn shown(gateway: &TestGateway, words: &str) -> String {
+    gateway.room().shows(words).await;
+    gateway.room().now()
+}
