@@ -2,7 +2,7 @@
 //!
 //! Each session has a queue, in the order of the store, and runs one turn at a time. The end of a turn is committed
 //! before anybody sees it. Most of the differences between rooms and apps are in `source`; the rest is in `finish`,
-//! `input_slot`, `asks` and `run` (`fetch_media`).
+//! `input_slot`, `asks` and `turn_run` (`fetch_media`).
 //!
 //! We promise at most one execution, exactly one final message and at least a visible notice: a turn
 //! that may have started is repeated only with the same stored bytes and key, and only where the
@@ -12,6 +12,8 @@
 //!
 //! - [`TurnRow`]: the turn as the store has it, from the commit of its prompt to its end.
 //! - `RunningTurn`: the turn that a session's task works on, with its stop token and its charge for memory.
+//! - `TurnRun` (in `turn_run`): that turn while its agent is asked, with its row, request and sink.
+//! - `TurnRun` (in `turn_run`): that turn while its agent is asked, with its row, its request and its sink.
 //! - [`AgentTurn`](crate::agent::AgentTurn): everything that the agent is told.
 //! - [`PreparedTurn`]: the request that the agent made of it, stored before it is sent.
 //! - `WatchedTurn` (in `readers`): the turn's log and its readers.
@@ -45,6 +47,7 @@ mod run;
 mod session_ends;
 mod sink;
 mod source;
+mod turn_run;
 mod upstream_reports;
 
 use std::collections::{HashMap, VecDeque};
