@@ -182,6 +182,10 @@ impl TurnRun<'_> {
         let max = source::max_text(&turns.delivery, &row.source);
         let asked = about.taking(&turn.agent, &prepared.agent);
         let rewind = asked.map_or(RewindSupport::Unknown, |asked| asked.rewind);
+        let partner = match prepared.agent == turn.agent {
+            true => about.fallback.as_ref().map(|fallback| fallback.agent.clone()),
+            false => Some(turn.agent.clone()),
+        };
         let attempt = turn.attempt;
         let notice = match prepared.agent == turn.agent {
             true => None,
@@ -198,7 +202,7 @@ impl TurnRun<'_> {
                 return Ok(Err(DispatchRefusal::Edited));
             }
             let asked = match attempt {
-                AttemptKind::First => tx.ask_agent(&session, &prepared.agent, rewind)?,
+                AttemptKind::First => tx.ask_agent(&session, &prepared.agent, partner.as_ref(), rewind)?,
                 // The session is the one of the try that may have run.
                 AttemptKind::Resume => tx.agent_session(&session, &prepared.agent)?,
             };
