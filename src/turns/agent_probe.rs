@@ -44,26 +44,26 @@ impl AgentProbes {
 /// An agent that was asked whether it would answer, for operators.
 #[derive(Clone, Debug)]
 pub struct CheckedAgent {
-    /// Its name.
+    /// Name of the agent.
     pub name: AgentName,
     /// Its description of itself.
     pub about: AgentInfo,
-    /// Whether it would answer.
+    /// Whether the agent would answer.
     pub health: AgentHealth,
 }
 
 /// State of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentHealth {
-    /// It would answer.
+    /// The agent would answer.
     Ready,
-    /// It is away, and the agent that stands in for it would answer.
+    /// The agent is away, and the agent that stands in for it would answer.
     StandIn,
     /// Nobody is there, for this reason.
     Away(String),
-    /// It is there and lets nobody in as things are, such as for want of the right key.
+    /// The agent is there and lets nobody in as things are, such as for want of the right key.
     Refused(String),
-    /// It is there, and the last turns failed all the same.
+    /// The agent is there, and the last turns failed all the same.
     Failing {
         /// Number of the latest failures in a row.
         times: usize,
@@ -128,7 +128,7 @@ impl Turns {
             Err(error) => return AgentHealth::Away(why(&error.to_string())),
             Ok(_) => {}
         }
-        // It answers a simple question; how it answers real ones is known better from those.
+        // The agent answers a simple question; its last turns tell better how it answers real ones.
         if let Some((times, words)) = self.failing(name) {
             return AgentHealth::Failing { times, why: why(&words.to_string()) };
         }

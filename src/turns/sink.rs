@@ -129,7 +129,7 @@ impl<'a> TurnSink<'a> {
         inner.text.furthest + inner.thoughts.furthest + inner.records.furthest + inner.step_changes.furthest
     }
 
-    /// Sets the whole final text, whatever text came before.
+    /// Sets the whole final text. Text that came before does not count.
     pub fn replace_text(&self, text: &str) {
         let (mut thoughts, mut files) = (ReasoningFilter::default(), FileFilter::default());
         let (mut whole, mut enclosed, mut more) = (String::new(), Vec::new(), 0);
