@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Turns;
-use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, NamedAgent, SharedAgent};
+use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, SharedAgent};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 use crate::reply;
@@ -98,14 +98,14 @@ impl AgentHealth {
 }
 
 impl Turns {
-    /// Asks the agent with this name whether it would answer; the default one if nobody has it. Takes at most a few
+    /// Asks the agent with this name whether it would answer. `None` if no agent has this name. Takes at most a few
     /// seconds.
-    pub async fn check_agent(&self, name: &AgentName) -> AgentCheck {
+    pub async fn check_agent(&self, name: &AgentName) -> Option<AgentCheck> {
         let agents = self.agents();
-        let NamedAgent { name, agent } = agents.named_or_default(Some(name));
-        let (reached, failing) = (self.reach_agent(&name, &agent).await, self.failing(&name));
-        let other = Some(name).filter(|name| name != agents.default_name());
-        AgentCheck { name: other, about: agent.about(), reached, failing }
+        let agent = agents.get(name)?;
+        let (reached, failing) = (self.reach_agent(name, agent).await, self.failing(name));
+        let other = Some(name).filter(|name| *name != agents.default_name()).cloned();
+        Some(AgentCheck { name: other, about: agent.about(), reached, failing })
     }
 
     /// Finds out whether each agent would answer, the default one first. Takes at most a few seconds.
