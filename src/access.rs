@@ -57,9 +57,9 @@ pub struct Actor<'a> {
     pub channel: EntryChannel,
     /// The network marks the account as a program.
     pub bot: bool,
-    /// The operator let them in through pairing.
+    /// The operator let the person in through pairing.
     pub paired: bool,
-    /// They have left the room.
+    /// The person has left the room.
     pub left: bool,
 }
 

@@ -76,12 +76,12 @@ pub struct DeliveryAccount {
 /// Whether a platform receives messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadingState {
-    /// It has not begun to read.
+    /// The platform has not begun to read.
     #[default]
     Starting,
-    /// As far as we know, it does.
+    /// The platform reads, as far as we know.
     Reads,
-    /// It failed and is retried after a pause.
+    /// The platform failed and is retried after a pause.
     Pausing,
     /// The platform has nothing more to read.
     Ended,

@@ -53,7 +53,7 @@ const STOP_READING: Duration = Duration::from_secs(2);
 /// Why the process ends without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It was asked to, or there is nothing more to read and everything is answered.
+    /// The process was asked to end, or there is nothing more to read and everything is answered.
     Well,
     /// Every platform was lost for good.
     NoPlatformLeft,
@@ -138,7 +138,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         // Before anything runs that would have to be drained.
         let mut signals = ExitSignals::watch().context("signals cannot be watched")?;
         let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
-        let bound = bind::bind(config, platforms.serve).await?;
+        let bound = bind::bind(config, platforms.serve, &mut std::io::stderr()).await?;
         let mut gateway = Gateway::start(parts).await?;
         if let Some(BoundServer { settings, listener, stays }) = bound {
             let address =

@@ -44,11 +44,11 @@ pub struct TextCatalog {
 pub enum WordingError {
     /// No text has that key.
     Unknown,
-    /// It names a gap that the text does not have; lists those that it has.
+    /// The wording names a gap that the text does not have; lists those that it has.
     Gap(String, &'static [&'static str]),
     /// A brace is not closed.
     Brace,
-    /// It is empty, but other texts contain this one.
+    /// The wording is empty, but other texts contain this one.
     Empty,
 }
 

@@ -1,4 +1,4 @@
-//! The log on standard error, with a safety net: no loaded secret can appear in it, whatever code logs it.
+//! The log on standard error, with a safety net: no loaded secret can appear in it, no matter which code logs it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -46,7 +46,7 @@ fn add(secret: String) {
     let mut secrets = SECRETS.write();
     if !secrets.contains(&secret) {
         secrets.push(secret);
-        // One may begin with the other: the longer goes first, or its rest would stay.
+        // A secret may begin with another one: the longer goes first, or its rest would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
 }

@@ -211,7 +211,7 @@ impl Store {
         let lead = crate::testing::clock_lead();
         let (done, result) = oneshot::channel();
         let job: ReadJob = Box::new(move |conn| {
-            // A savepoint with only reads is one view of the database, whatever is written meanwhile.
+            // A savepoint with only reads is one view of the database, even if another connection writes meanwhile.
             let _ = done.send(with_lead(lead, || in_savepoint(conn, job)));
         });
         done_by(&self.reader, job, result, &self.timings.0).await

@@ -27,9 +27,9 @@ pub enum TaskRun {
 /// How a supervised task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEnd {
-    /// It had nothing more to do, or was asked to stop.
+    /// The task had nothing more to do, or was asked to stop.
     Well,
-    /// It cannot continue.
+    /// The task cannot continue.
     Lost,
 }
 

@@ -4,6 +4,7 @@
 //! the reader one slice and the log one entry. Each reader keeps its own [`LogPosition`] and pulls new events; the log
 //! pushes nothing, so a slow reader holds nobody up.
 
+mod asks;
 mod budget;
 mod position;
 mod read;
@@ -21,10 +22,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{
-    AskChoice, AskOpened, AskPosition, AskResolved, DenyReason, PriorAsk, Step, TokenUsage, TurnEvent,
+    AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TurnEvent,
 };
 use crate::i18n::LocalizedText;
-use crate::ids::AskId;
 use crate::reply::EnclosedFile;
 use crate::util::random_hex;
 use budget::{CountedBytes, LogReaders};
@@ -284,21 +284,6 @@ impl TurnLog {
         if full { Err(LogFull) } else { Ok(at) }
     }
 
-    /// Position that an ask would have if it were opened or resolved now.
-    pub fn ask_position(&self) -> AskPosition {
-        self.lock().ask_position(&self.prior_asks)
-    }
-
-    /// Logs a denial for every open ask, because the process ends.
-    pub fn deny_unanswered(&self) {
-        let unanswered = self.lock().unanswered();
-        for id in unanswered {
-            let answered = AskResolved { id, choice: AskChoice::Deny(DenyReason::Restart) };
-            // A full log ends the turn anyway.
-            let _ = self.append(TurnEvent::Answered(answered));
-        }
-    }
-
     /// Sets the final text and its files. If it extends the streamed text, readers get the rest as one more delta;
     /// otherwise only the summary carries it, because readers cannot take back text that they have read.
     pub fn settle(&self, text: String, files: Vec<EnclosedFile>, more_files: usize) -> Result<(), LogFull> {
@@ -338,18 +323,6 @@ impl TurnLog {
     /// Sets the text that stands for the prompt's attachments in the transcript; the last call wins.
     pub fn attached(&self, lines: String) {
         self.lock().attached = Some(lines);
-    }
-
-    /// Waits until there is an event after `position`, or the end.
-    pub async fn changed(&self, position: &LogPosition) {
-        let changed = self.changed.notified();
-        tokio::pin!(changed);
-        // Registers before it looks, so that it misses no event in between.
-        changed.as_mut().enable();
-        if self.is_beyond(position) || self.is_ended() {
-            return;
-        }
-        changed.await;
     }
 
     /// Waits for the end of the log.
@@ -418,46 +391,6 @@ impl TurnLog {
         self.lock().size
     }
 
-    /// Returns the whole text, the tools and the cost. The text may be long, so it moves out of the log unless readers
-    /// may still come.
-    pub fn take_summary(&self) -> TurnSummary {
-        let mut inner = self.lock();
-        let settled = inner.settled.take();
-        // The agent is done, so nobody compares with this text any more. It may be as long as the log's own, which may
-        // stay.
-        inner.before = String::new();
-        let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
-        TurnSummary {
-            text: settled.map_or_else(told, Arc::new),
-            differs: inner.differs,
-            tools: mem::take(&mut inner.tools),
-            files: mem::take(&mut inner.files),
-            more_files: inner.more_files,
-            attached: inner.attached.take(),
-            usage: inner.usage,
-            remarks: mem::take(&mut inner.remarks),
-            shown: inner.shown,
-        }
-    }
-
-    /// Whether there is an event after `position`. If not, the next event wakes the waiting readers.
-    fn is_beyond(&self, position: &LogPosition) -> bool {
-        let mut inner = self.lock();
-        inner.awaited = true;
-        let position = position.within(self.name);
-        match inner.entries.get(position.entry) {
-            // Text that was taken out, or that the reader knows from another log, is not new.
-            Some(LogEntry::Text(end)) => {
-                more(&inner.text, position.text, *end) || position.entry + 1 < inner.entries.len()
-            }
-            Some(LogEntry::Thought(end)) => {
-                more(&inner.thoughts, position.thought, *end) || position.entry + 1 < inner.entries.len()
-            }
-            Some(_) => true,
-            None => false,
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, LogState> {
         // The lock does not poison. That is safe: no panic can leave the log half changed.
         self.inner.lock()
@@ -472,40 +405,7 @@ fn push(text: &mut String, piece: &str) {
     text.push_str(piece);
 }
 
-fn more(text: &str, from: usize, to: usize) -> bool {
-    text.get(from..to).is_some_and(|text| !text.is_empty())
-}
-
 impl LogState {
-    fn ask_position(&self, prior_asks: &[PriorAsk]) -> AskPosition {
-        AskPosition {
-            emitted: self.text.len() + self.thoughts.len() + self.steps,
-            nth: prior_asks.len() + self.questions,
-        }
-    }
-
-    fn is_asked(&self, ask: &AskId) -> bool {
-        let this =
-            |entry: &LogEntry| matches!(entry, LogEntry::Asked(asked) if asked.id == *ask && !asked.refused);
-        self.entries.iter().any(this)
-    }
-
-    fn is_answered(&self, ask: &AskId) -> bool {
-        self.entries.iter().any(|entry| matches!(entry, LogEntry::Answered(answered) if answered.id == *ask))
-    }
-
-    fn unanswered(&self) -> Vec<AskId> {
-        let mut open = Vec::new();
-        for entry in &self.entries {
-            match entry {
-                LogEntry::Asked(asked) => open.push(asked.id.clone()),
-                LogEntry::Answered(answered) => open.retain(|id| *id != answered.id),
-                LogEntry::Text(_) | LogEntry::Thought(_) | LogEntry::Step(_) | LogEntry::Notice(_) => {}
-            }
-        }
-        open
-    }
-
     fn add(&mut self, entry: LogEntry) {
         self.size += ENTRY;
         self.entries.push(entry);

@@ -2,7 +2,7 @@
 //!
 //! Each session has a queue, in the order of the store, and runs one turn at a time. The end of a turn is committed
 //! before anybody sees it. Most of the differences between rooms and apps are in `source`; the rest is in `finish`,
-//! `input_slot`, `asks` and `run` (`fetch_media`).
+//! `input_slot`, `asks` and `turn_run` (`fetch_media`).
 //!
 //! We promise at most one execution, exactly one final message and at least a visible notice: a turn
 //! that may have started is repeated only with the same stored bytes and key, and only where the
@@ -11,7 +11,9 @@
 //! A turn has several types on its way:
 //!
 //! - [`TurnRow`]: the turn as the store has it, from the commit of its prompt to its end.
-//! - `RunningTurn`: the turn that a session's task works on, with its stop token and its charge for memory.
+//! - `RunningTurn` (in `session_queue`): the turn that a session's task works on, with its stop token and its charge for memory.
+//! - `TurnRun` (in `turn_run`): that turn while its agent is asked, with its row, request and sink.
+//! - `TurnRun` (in `turn_run`): that turn while its agent is asked, with its row, its request and its sink.
 //! - [`AgentTurn`](crate::agent::AgentTurn): everything that the agent is told.
 //! - [`PreparedTurn`]: the request that the agent made of it, stored before it is sent.
 //! - `WatchedTurn` (in `readers`): the turn's log and its readers.
@@ -22,7 +24,7 @@
 //! - [`TurnEnd`] or [`AgentError`]: the agent's end of one try.
 //! - `RetryVerdict` (in `retry_policy`): the engine finishes the turn, tries again, or leaves it to the next process.
 //! - `RunResult` (in `run`): the turn is over or suspended, as far as this process is concerned.
-//! - [`TurnOutcome`]: the end as people see it, stored with the turn.
+//! - [`TurnOutcome`](crate::reply::TurnOutcome): the end as people see it, stored with the turn.
 //! - [`TurnState`]: the state in the store.
 
 mod agent_failures;
@@ -43,45 +45,43 @@ mod retry;
 mod retry_policy;
 mod run;
 mod session_ends;
+mod session_queue;
 mod sink;
 mod source;
+mod turn_run;
 mod upstream_reports;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
-use talaria_platform::spawn_task;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
 
 use crate::agent::{
     AgentError, AgentInfo, AgentRegistry, AgentTable, NamedAgent, PreparedTurn, RewindSupport, SharedAgent,
     TurnEnd,
 };
 use crate::delivery::{Delivery, DeliveryAccount};
-use crate::i18n::{LocalizedText, TextKey};
+use crate::i18n::LocalizedText;
 use crate::ids::{AgentName, AskId, SessionId, TurnId};
 use crate::metrics::Metrics;
-use crate::reply::TurnOutcome;
 use crate::rules::{LiveRules, SessionKey};
-use crate::store::{self, FinishedTurn, Store, StoreError, TurnRow, TurnState};
+use crate::store::{self, FinishedTurn, Store, TurnRow, TurnState};
 use agent_failures::AgentFailures;
 use agent_probe::AgentProbes;
 pub use agent_probe::{AgentCheck, AgentHealth, CheckedAgent};
 use asks::Asks;
 pub use asks::{AnswerResult, AskReply, PER_TURN};
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
-use input_slot::InputSlot;
 use readers::TurnLogs;
 pub use readers::{TooLate, TurnWatch};
-use run::{PriorProgress, TurnPermission};
+use session_queue::{RunningTurn, SessionQueue};
 pub(crate) use source::{may_keep_fallback, may_talk_to, permitted};
 
 /// Pause before a turn is tried again that failed because of the store.
@@ -154,25 +154,6 @@ pub struct TurnSettings {
     pub ask_for: Duration,
 }
 
-/// The turns of one session.
-#[derive(Default)]
-struct SessionQueue {
-    waiting: VecDeque<TurnId>,
-    /// The turn that the session's task works on.
-    running: Option<RunningTurn>,
-}
-
-#[derive(Clone)]
-struct RunningTurn {
-    id: TurnId,
-    /// Cancelled when somebody asks to stop the turn.
-    stop: CancellationToken,
-    /// Charge for the input in memory, until the agent has taken it.
-    input: InputSlot,
-    /// The agent that answers it, once it runs: a reload does not change it under way.
-    agent: Arc<OnceLock<NamedAgent>>,
-}
-
 impl Turns {
     /// An engine with nothing to do.
     pub fn new(
@@ -241,29 +222,6 @@ impl Turns {
         self.end_sessions();
         self.end_expired_sessions();
         Ok(count)
-    }
-
-    /// Puts a committed turn into the queue of its session.
-    pub fn enqueue(self: &Arc<Self>, session: &SessionId, turn: TurnId) {
-        let mut lines = self.lines();
-        if let Some(line) = lines.get_mut(session) {
-            line.waiting.push_back(turn);
-            return;
-        }
-        lines.insert(session.clone(), SessionQueue { waiting: VecDeque::from([turn]), running: None });
-        drop(lines);
-        let (turns, session) = (self.clone(), session.clone());
-        self.tasks.spawn(async move { turns.work(session).await });
-    }
-
-    /// Asks one turn to end, if it is running. The caller has stored the stop, so that a waiting turn ends when its time
-    /// comes.
-    pub fn stop_turn(&self, session: &SessionId, turn: &TurnId) {
-        let lines = self.lines();
-        let running = lines.get(session).and_then(|line| line.running.as_ref());
-        if let Some(running) = running.filter(|running| running.id == *turn) {
-            running.stop.cancel();
-        }
     }
 
     /// Wakes the agent that waits for this ask. The caller has stored the answer.
@@ -379,40 +337,10 @@ impl Turns {
         self.delivery.accounts()
     }
 
-    /// Number of turns that run, and of turns that wait behind another one of their session.
-    pub fn count(&self) -> (usize, usize) {
-        let lines = self.lines();
-        let running = lines.values().filter(|line| line.running.is_some()).count();
-        (running, lines.values().map(|line| line.waiting.len()).sum())
-    }
-
     /// The stored end of a turn, if it has ended.
     pub async fn finished(&self, id: &TurnId) -> store::Result<Option<(TurnState, FinishedTurn)>> {
         let id = id.clone();
         self.store.read(move |tx| tx.finished(&id)).await
-    }
-
-    /// Waits until no session has anything to do.
-    pub async fn idle(&self) {
-        self.lines_are(HashMap::is_empty).await;
-    }
-
-    /// Waits until one session has nothing to do.
-    pub async fn idle_in(&self, session: &SessionId) {
-        self.lines_are(|lines| !lines.contains_key(session)).await;
-    }
-
-    /// Waits until the queues satisfy a condition. Only the end of a queue wakes it, not a new one.
-    async fn lines_are(&self, so: impl Fn(&HashMap<SessionId, SessionQueue>) -> bool) {
-        loop {
-            let ended = self.ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
-            if so(&self.lines()) {
-                return;
-            }
-            ended.await;
-        }
     }
 
     /// Asks every running turn to end and waits until all have. Waiting turns stay stored for the next process; a turn
@@ -425,99 +353,7 @@ impl Turns {
         self.logs.suspend_all();
     }
 
-    /// The body of a session's task: runs one turn after the other until none waits. Rare branches are boxed, because
-    /// otherwise every session that streams would hold memory for them.
-    async fn work(self: Arc<Self>, session: SessionId) {
-        while let Some(running) = self.next_turn(&session) {
-            let span = tracing::info_span!("turn", id = running.id.short(), session = %session);
-            let id = running.id.clone();
-            // A panic in an agent must not take the session's other turns with it.
-            let turns = self.clone();
-            let ended = spawn_task("turn", async move { turns.run(&running).await }.instrument(span)).await;
-            match ended {
-                Ok(Ok(())) => {}
-                Ok(Err(StoreError::Closed)) => {
-                    self.lines().remove(&session);
-                    break;
-                }
-                Ok(Err(error)) => {
-                    tracing::error!(%error, turn = id.short(), "a turn waits for the store");
-                    Box::pin(self.again(&session, id.clone())).await;
-                    self.reopen(&id);
-                }
-                Err(error) => {
-                    tracing::error!(%error, turn = id.short(), "a turn broke");
-                    Box::pin(self.fail_broken(&id)).await;
-                }
-            }
-        }
-        self.ended.notify_waiters();
-        self.end_waiting_sessions();
-    }
-
-    /// Puts a turn that the store failed back to the head of its queue. It goes on from its stored state, as after a
-    /// crash.
-    async fn again(&self, session: &SessionId, id: TurnId) {
-        tokio::select! {
-            () = tokio::time::sleep(STORE_PAUSE) => {}
-            () = self.draining.cancelled() => {}
-        }
-        if let Some(line) = self.lines().get_mut(session) {
-            line.waiting.push_front(id);
-        }
-    }
-
-    /// Takes the next turn of a session as the running one. `None` if there is none; then the queue is removed.
-    fn next_turn(&self, session: &SessionId) -> Option<RunningTurn> {
-        let mut lines = self.lines();
-        let line = lines.get_mut(session)?;
-        line.running = None;
-        let next = if self.draining.is_cancelled() { None } else { line.waiting.pop_front() };
-        let Some(id) = next else {
-            lines.remove(session);
-            return None;
-        };
-        let (stop, input, agent) = (CancellationToken::new(), InputSlot::default(), Arc::default());
-        let running = RunningTurn { id, stop, input, agent };
-        line.running = Some(running.clone());
-        Some(running)
-    }
-
-    /// Ends a turn whose task panicked, with its stored text.
-    async fn fail_broken(&self, id: &TurnId) {
-        let wanted = id.clone();
-        let kept = self.store.read(move |tx| {
-            Ok((tx.turn(&wanted)?, tx.checkpointed(&wanted)?, tx.anchor(&wanted)?.is_some()))
-        });
-        let Ok((Some(turn), already_shown, anchored)) = kept.await else { return };
-        let edited = anchored;
-        let turn = Arc::new(turn);
-        if !matches!(turn.state, TurnState::Queued | TurnState::Dispatched | TurnState::Streaming) {
-            return;
-        }
-        let words = TextKey::TurnBroken.with("turn", id.short());
-        let log = self.logs.open(&turn, self.settings.turn_bytes);
-        let before = PriorProgress {
-            already_shown,
-            anchored,
-            edited,
-            history: 0,
-            permission: TurnPermission::Granted,
-        };
-        if let Err(error) = self.finish(&turn, &log, before, TurnOutcome::Failed { words }).await {
-            tracing::error!(%error, "a broken turn could not be ended");
-        }
-        self.logs.end(id, &log);
-        if let Some(account) = self.account_of(&turn.source) {
-            account.wake();
-        }
-    }
-
     fn trouble(&self) -> MutexGuard<'_, HashMap<AgentName, AgentFailures>> {
         self.trouble.lock()
-    }
-
-    fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, SessionQueue>> {
-        self.lines.lock()
     }
 }

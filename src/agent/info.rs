@@ -26,6 +26,14 @@ impl AgentInfo {
         self.kind == AgentKind::Model
     }
 
+    /// Whether its words are kept for the turns that follow. Those of the guide would be history of another agent.
+    pub fn is_remembered(&self) -> bool {
+        match self.kind {
+            AgentKind::Proxy | AgentKind::Model => true,
+            AgentKind::Guide => false,
+        }
+    }
+
     /// Name of the agent that answers as things stand, for people.
     pub fn answering(&self) -> LocalizedText {
         match &self.fallback {

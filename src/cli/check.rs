@@ -178,7 +178,7 @@ fn describe_refused(config: &Config, list: &RefusedList) -> String {
     }
     let mut text = String::new();
     for ((account, actor), (times, last)) in people {
-        // A JSON string is also YAML, whatever the id contains, and stays on its line.
+        // A JSON string is also YAML, with any character in the id, and stays on its line.
         let quoted = serde_json::to_string(actor).unwrap_or_default();
         let quoted: String = quoted.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };

@@ -5,7 +5,7 @@ use talaria_platform::BoxFuture;
 use super::after_commit::{CommandAnswer, CommandResult, CommandTask};
 use crate::agent::{AgentErrorKind, AnsweringAgent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
-use crate::ids::SessionId;
+use crate::ids::{AgentName, SessionId};
 use crate::reply;
 use crate::rules::{Rules, SessionKey};
 use crate::store::{self, CommandRow, OpenTurn, Tx};
@@ -25,24 +25,37 @@ pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
         let chosen = turns.chosen_agent(key).await.ok().flatten();
         let name = chosen.or(of_room).unwrap_or_else(|| turns.agents().default_name().clone());
         let check = turns.check_agent(&name).await;
-        let answer: CommandAnswer = Box::new(move |tx, rules| status(tx, rules, &row, &check));
+        let answer: CommandAnswer = Box::new(move |tx, rules| status(tx, rules, &row, &name, check.as_ref()));
         Ok(answer)
     })
 }
 
-fn status(tx: &Tx<'_>, rules: &Rules, row: &CommandRow, check: &AgentCheck) -> store::Result<LocalizedText> {
+/// The answer about the agent `name`; without a `check` that agent is no longer there.
+fn status(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    row: &CommandRow,
+    name: &AgentName,
+    check: Option<&AgentCheck>,
+) -> store::Result<LocalizedText> {
     let of_session = rules.account(&row.account).session;
     let key = SessionKey::new(&row.account, &row.place, row.direct, &row.author, of_session);
     let session = tx.session_for(&key)?.id;
     let open = tx.open_turns(&session)?;
     let words = &rules.words;
-    // The default agent needs no name; another one is known by it.
-    let agent = match &check.name {
-        Some(name) => LocalizedText::Said(format!("{name}, {}", words.say(&check.about.answering()))),
-        None => check.about.answering(),
+    let (agent, answers) = match check {
+        Some(check) => {
+            // The default agent needs no name; another one is known by it.
+            let agent = match &check.name {
+                Some(name) => LocalizedText::Said(format!("{name}, {}", words.say(&check.about.answering()))),
+                None => check.about.answering(),
+            };
+            (agent, answers(words, check))
+        }
+        None => (LocalizedText::Said(name.to_string()), TextKey::AgentGone.with("name", name.as_str())),
     };
     let status = going_on(tx, agent, &session, &open)?;
-    Ok(LocalizedText::Said(format!("{}\n{}", words.say(&status), words.say(&answers(words, check)))))
+    Ok(LocalizedText::Said(format!("{}\n{}", words.say(&status), words.say(&answers))))
 }
 
 fn going_on(

@@ -77,19 +77,19 @@ pub struct PlatformStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlatformState {
-    /// It has not begun to read.
+    /// The platform has not begun to read.
     Starting,
-    /// As far as we know, it does.
+    /// The platform reads, as far as we know.
     Reads,
-    /// It would, but cannot reach its network.
+    /// The platform would read, but cannot reach its network.
     Away,
-    /// It failed and is retried after a pause.
+    /// The platform failed and is retried after a pause.
     Pausing,
-    /// It has nothing more to read.
+    /// The platform has nothing more to read.
     Ended,
-    /// It never had an input.
+    /// The platform never had an input.
     Deaf,
-    /// It cannot be used any more until a restart.
+    /// The platform cannot be used any more until a restart.
     Lost,
 }
 
@@ -228,7 +228,7 @@ pub struct AuditReport {
 #[expect(missing_docs, reason = "the name says it")]
 pub struct RefusedList {
     pub refused: Vec<RefusedRow>,
-    /// Those of them who were approved since, as account and person.
+    /// People of this list who were approved since, as account and person.
     pub paired: Vec<(String, String)>,
 }
 

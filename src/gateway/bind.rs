@@ -1,7 +1,7 @@
 //! Binds the agent server's port and loads its key before anything else starts, so that a start that cannot
 //! serve fails at once and has touched nothing.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -25,17 +25,20 @@ pub(super) struct BoundServer {
     pub(super) stays: bool,
 }
 
-/// Binds the port and loads the key, if a server is to run. The caller holds the state folder.
+/// Binds the port and loads the key, if a server is to run. The caller holds the state folder. A chat that goes on
+/// without its server is told so on `screen`, because the log shows only errors there.
 pub(super) async fn bind(
     config: &Config,
     serve: Option<ServeMode>,
+    screen: &mut dyn Write,
 ) -> Result<Option<BoundServer>, StartError> {
     let (Some(server), Some(serve)) = (&config.server, serve) else { return Ok(None) };
     match open(config, server, serve).await {
         Ok(bound) => Ok(Some(bound)),
         Err((message, hint)) if serve.needed => Err(StartError { error: anyhow!(message), hint: Some(hint) }),
         Err((message, hint)) => {
-            tracing::warn!(hint, "the agent server does not run: {message}");
+            // A screen that is gone ends the chat by itself.
+            let _ = writeln!(screen, "warning: the agent server does not run: {message}; {hint}");
             Ok(None)
         }
     }
@@ -90,6 +93,7 @@ pub(super) fn tell(config: &Config, address: SocketAddr) {
 
 #[cfg(test)]
 mod tests {
+    use std::mem;
     use std::path::Path;
 
     use super::*;
@@ -113,25 +117,39 @@ mod tests {
         let port = other.local_addr().unwrap().port();
         let config = config(home.path(), port);
         let serve = |needed| Some(ServeMode { needed, stays: true });
-        let Err(refused) = bind(&config, serve(true)).await else { panic!("the port is taken") };
+        let mut screen = Vec::new();
+        let Err(refused) = bind(&config, serve(true), &mut screen).await else { panic!("the port is taken") };
         assert_eq!(
             refused.error.to_string(),
             format!("port {port} of 127.0.0.1 is taken by another process")
         );
         assert!(refused.hint.is_some_and(|hint| hint.contains("API_SERVER_PORT")));
-        assert!(bind(&config, serve(false)).await.is_ok_and(|bound| bound.is_none()));
-        assert!(bind(&config, None).await.is_ok_and(|bound| bound.is_none()));
+        assert!(bind(&config, serve(false), &mut screen).await.is_ok_and(|bound| bound.is_none()));
+        assert_eq!(
+            String::from_utf8(mem::take(&mut screen)).unwrap(),
+            format!(
+                "warning: the agent server does not run: port {port} of 127.0.0.1 is taken by another process; \
+                 end that process, or set API_SERVER_PORT (or `server.port`) to another port\n"
+            )
+        );
+        assert!(bind(&config, None, &mut screen).await.is_ok_and(|bound| bound.is_none()));
         assert!(!api_key::path(home.path()).exists(), "what does not serve needs no key");
         drop(other);
-        let Ok(Some(bound)) = bind(&config, serve(false)).await else { panic!("the port is free") };
+        let Ok(Some(bound)) = bind(&config, serve(false), &mut screen).await else {
+            panic!("the port is free")
+        };
         let key = api_key::load(home.path()).unwrap();
         assert!(key.is_some() && bound.settings.key == key);
         assert_eq!(bound.settings.hosts, [UrlHost::Address([127, 0, 0, 1].into())]);
         drop(bound);
+        assert!(screen.is_empty(), "only a chat without its server is told so");
 
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(api_key::path(home.path()), open).unwrap();
-        assert!(bind(&config, serve(true)).await.is_err_and(|refused| refused.hint.is_some()));
-        assert!(bind(&config, serve(false)).await.is_ok_and(|bound| bound.is_none()), "the chat goes on");
+        assert!(bind(&config, serve(true), &mut screen).await.is_err_and(|refused| refused.hint.is_some()));
+        assert!(
+            bind(&config, serve(false), &mut screen).await.is_ok_and(|bound| bound.is_none()),
+            "the chat goes on"
+        );
     }
 }

@@ -116,7 +116,7 @@ pub struct EventContext<'a> {
     pub agent_rules: &'a AgentRules,
     /// The event itself.
     pub event: &'a RoomEvent,
-    /// It happened while we were not reading.
+    /// The event happened while we were not reading.
     pub(super) late: bool,
 }
 

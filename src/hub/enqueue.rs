@@ -53,9 +53,6 @@ impl EventContext<'_> {
         if crate::testing::broken("dedupe") && tx.turn(&turn.id)?.is_some() {
             return doubled(tx, turn);
         }
-        // Another agent than before does not know what was said with that one, or knows something else.
-        let default = self.acceptor.agents.default_name();
-        tx.fork_for_agent(&turn, default)?;
         tx.add_turn(&turn)?;
         after.push(PostCommit::Run(turn.session, turn.id));
         Ok(after)

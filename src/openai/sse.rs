@@ -19,7 +19,7 @@
 //!
 //! There are two ways through. The ordinary event (one data line, a blank line, both inside one
 //! chunk) is lent straight out of the chunk. Everything else is copied together line by line, never
-//! beyond the limit. Either way each byte is looked at a fixed number of times, whatever the chunks.
+//! beyond the limit. Either way each byte is looked at a fixed number of times, for any chunks.
 //! The end of a stream needs no call: an event without its blank line is no event.
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The first text goes out at once, so that people see that someone is there. After that:
 //!
 //! - at least the platform's pause lies between the *starts* of two requests, so the interval people
-//!   see is the configured one whatever the round trip; the caller awaits each request before it asks
+//!   see is the configured one for any round trip; the caller awaits each request before it asks
 //!   again, so there are never two under way;
 //! - tokens that the account can spare are spread over the expected rest of the message. The length of an answer is not
 //!   known; one that has run for a while is expected to run for as long again;
@@ -103,7 +103,7 @@ impl EditPace {
         wish.and(rate_limiter.next(now, self.class(), open))
     }
 
-    /// Time before which no edit is made, whatever arrives; `None` before the first request.
+    /// Time before which no edit is made, even if more text arrives; `None` before the first request.
     pub fn earliest(&self) -> Option<Instant> {
         let least = budget::pause(self.made, self.budget, self.pause)?;
         Some(self.run?.latest + least)

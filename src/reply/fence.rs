@@ -75,7 +75,7 @@ enum LineStart {
     Blank(usize),
     /// A run of markers, perhaps still too short, and the text behind it.
     Mark(CodeFence),
-    /// Not a fence, whatever follows.
+    /// Not a fence; no text that follows can change that.
     Plain,
 }
 

@@ -67,9 +67,9 @@ pub struct EnclosedFile {
 pub enum FileTrouble {
     /// The file, or all files together, exceed the limit.
     TooLarge,
-    /// It is not valid base64, or broke off.
+    /// The content is not valid base64, or broke off.
     Broken,
-    /// It is a path on the agent's machine.
+    /// The content is a path on the agent's machine.
     Elsewhere,
 }
 
@@ -121,7 +121,7 @@ struct DataUrl {
     /// Whether any data came, be it kept or not, and whether its padding has begun.
     begun: bool,
     padded: bool,
-    /// It continues like another URL; all of that is swallowed.
+    /// The data continues like another URL; all of that is swallowed.
     odd: bool,
     /// Why the data is not kept.
     trouble: Option<FileTrouble>,
@@ -151,7 +151,7 @@ impl FileFilter {
                             self.elsewhere(path, &mut on);
                             end
                         }
-                        // It is text, but only its first character is certainly not part of a file.
+                        // The rest is text, but only its first character is certainly not part of a file.
                         PrefixVerdict::No
                         | PrefixVerdict::More
                         | PrefixVerdict::Url { .. }

@@ -56,7 +56,7 @@ mod tests {
     }
 
     proptest! {
-        /// Different accounts, rooms, threads and people never share a session, whatever the ids contain; threads and
+        /// Different accounts, rooms, threads and people never share a session, for any content of the ids; threads and
         /// people only where a setting separates them. A direct chat and the room that it becomes share none either.
         #[test]
         fn session_keys_are_injective(one in parts(), two in parts(), threads: bool, people: bool) {

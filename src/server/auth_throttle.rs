@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// Wrong keys per minute with the same first bytes; after that, keys are refused unchecked.
 const GUESSES: u32 = 10;
 
-/// Wrong keys per minute from one address, whatever their first bytes.
+/// Wrong keys per minute from one address, with the same first bytes or not.
 const GUESSES_OF_ADDRESS: u32 = 100;
 
 /// Period over which wrong keys are counted.

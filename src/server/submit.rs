@@ -47,7 +47,7 @@ pub struct TurnRequest {
     /// The session that the turn belongs to.
     pub session: SessionSelector,
     /// The agent that is asked, or the reason why none is. The reason counts only for a new request: a repeat is answered
-    /// with its turn, whatever became of the agent since.
+    /// with its turn, even if the agent is gone since.
     pub agent: Result<AgentName, ApiError>,
     /// The prompt and the messages before it.
     pub spoken: ParsedMessages,
@@ -177,10 +177,9 @@ async fn submit_here(
     let origin = if caller.is_owner() { turn_headers.origin } else { TurnOrigin::default() };
     let (app, hops) = (caller.app().to_owned(), turn_headers.hops);
     let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away };
-    let default_agent = server.turns.agents().default_name().clone();
     let (agent, no_agent) = match agent {
         Ok(agent) => (agent, None),
-        Err(problem) => (default_agent.clone(), Some(problem)),
+        Err(problem) => (server.turns.agents().default_name().clone(), Some(problem)),
     };
     let row = turn_row(caller.session(&name), agent, text, request);
     // Before it is committed: the same may be asked again at this very moment, and must find it.
@@ -200,7 +199,6 @@ async fn submit_here(
         ephemeral,
         history,
         keep,
-        default_agent,
         no_agent,
     };
     let taken = server.store.write(move |tx| taking.take(tx)).await;

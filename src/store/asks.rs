@@ -150,7 +150,7 @@ impl Tx<'_> {
         query.query_and_then(params![turn.0, unix_now()], read_ask)?.collect()
     }
 
-    /// The ask of a turn with this id, in whatever state.
+    /// The ask of a turn with this id, in any state.
     pub fn ask_of(&self, turn: &TurnId, id: &AskId) -> Result<Option<AskRow>> {
         let query = format!("SELECT {COLUMNS} FROM asks WHERE turn = ?1 AND id = ?2");
         let mut query = self.conn.prepare_cached(&query)?;
@@ -266,7 +266,7 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
-    /// Denies an ask that the agent has no answer to yet, whatever a person answered. `false` if it was over.
+    /// Denies an ask that the agent has no answer to yet, even if a person has answered. `false` if it was over.
     pub fn withdraw_ask(&self, id: &AskId, reason: DenyReason) -> Result<bool> {
         let changed = self
             .conn

@@ -96,7 +96,7 @@ pub fn open(path: &Path) -> Result<(Connection, Connection), OpenError> {
     Ok((writing, reading))
 }
 
-/// Makes sure that the file exists. A new file is readable only by its owner, whatever the umask is.
+/// Makes sure that the file exists. A new file is readable only by its owner, under any umask.
 fn create_private(path: &Path) -> Result<File, OpenError> {
     OpenOptions::new()
         .read(true)

@@ -329,7 +329,7 @@ CREATE TABLE agent_ends (
 );
 ",
     r"
--- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for every agent.
+-- The agent whose asks a grant holds for. NULL in grants of before agents had names: those hold for the default agent.
 ALTER TABLE grants ADD COLUMN agent TEXT;
 ",
     r"

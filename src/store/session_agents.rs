@@ -1,8 +1,9 @@
 //! Agents that were asked in a session: under which id, whether they know all of it, and their reports about it.
 //!
-//! An agent is always asked under the newest id of the session (`<id>.<n>`). If another agent answered since, the history
-//! is another one to it, so the session gets a new id first; an agent that cannot change its history keeps the old id and
-//! does not know what was said meanwhile.
+//! An agent is always asked under the newest id of the session (`<id>.<n>`). An id belongs to the agent that was asked
+//! under it and to the fallback of that one: any other agent gets a new id first, also if it comes back. An agent whose
+//! fallback answered since gets a new id too, because the history is another one to it; if it cannot change its history,
+//! it keeps the id and does not know what was said meanwhile. [`Tx::ask_agent`] decides all of this, for rooms and apps.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::Value;
@@ -41,16 +42,21 @@ pub struct DueEnd {
 }
 
 impl Tx<'_> {
-    /// Settles under which id an agent is asked next in a session. Called in the transaction that stores the request.
+    /// Settles under which id an agent is asked next in a session. `partner`: the fallback of the agent, or the agent
+    /// that it is the fallback of. Called in the transaction that stores the request.
     pub fn ask_agent(
         &self,
         session: &SessionId,
         agent: &AgentName,
+        partner: Option<&AgentName>,
         rewind: RewindSupport,
     ) -> Result<AgentSession> {
         let (mut row, asked) = (self.session(session)?, self.asked_agent(session, agent)?);
-        let missed = asked.as_ref().is_some_and(|asked| asked.forks == row.forks && asked.missed);
-        if missed && rewind == RewindSupport::Possible {
+        let is_another = match asked.as_ref().filter(|asked| asked.forks == row.forks) {
+            Some(asked) => asked.missed && rewind == RewindSupport::Possible,
+            None => self.is_taken(session, row.forks, partner)?,
+        };
+        if is_another {
             self.fork_session(session)?;
             row.forks += 1;
         }
@@ -210,6 +216,14 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Whether an agent was asked under this id of a session, other than `partner`.
+    fn is_taken(&self, session: &SessionId, forks: u32, partner: Option<&AgentName>) -> Result<bool> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM session_agents WHERE session = ?1 AND forks = ?2 AND agent IS NOT ?3)",
+        )?;
+        Ok(query.query_row(params![session.0, forks, partner.map(AgentName::as_str)], |row| row.get(0))?)
+    }
+
     fn asked_agent(&self, session: &SessionId, agent: &AgentName) -> Result<Option<AskedAgent>> {
         let mut query = self.conn.prepare_cached(
             "SELECT forks, missed, upstream FROM session_agents WHERE session = ?1 AND agent = ?2",
@@ -222,5 +236,52 @@ impl Tx<'_> {
         let Some((forks, missed, upstream)) = found else { return Ok(None) };
         let upstream = upstream.as_deref().map(serde_json::from_str).transpose()?;
         Ok(Some(AskedAgent { forks, missed, upstream }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talaria_platform::{Place, UserId};
+
+    use super::*;
+    use crate::rules::{SessionKey, SessionRules};
+    use crate::store::tests::temporary;
+
+    /// Ids under which these agents, each with its partner, are asked one after the other. All of them answer.
+    async fn asked(rewind: RewindSupport, turns: &'static [(&str, Option<&str>)]) -> Vec<String> {
+        let (_dir, store) = temporary();
+        let names = store.write(move |tx| {
+            let rules = SessionRules::default();
+            let place = Place::room("!all");
+            let key = SessionKey::new(&"test".into(), &place, true, &UserId::from("@ann"), rules);
+            let session = tx.session_for(&key)?.id;
+            let ask = |(agent, partner): &(&str, Option<&str>)| {
+                let name = |name: &str| AgentName::new(name).unwrap();
+                let partner = partner.map(name);
+                let asked = tx.ask_agent(&session, &name(agent), partner.as_ref(), rewind)?;
+                tx.agent_answered(&session, &name(agent))?;
+                Ok(asked.id.0.replacen(session.0.as_str(), "s", 1))
+            };
+            turns.iter().map(ask).collect::<Result<Vec<_>>>()
+        });
+        names.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_agent_has_ids_of_its_own() {
+        let turns = &[("one", None), ("one", None), ("two", None), ("two", None), ("one", None)];
+        for rewind in [RewindSupport::Possible, RewindSupport::Impossible, RewindSupport::Unknown] {
+            assert_eq!(asked(rewind, turns).await, ["s", "s", "s.1", "s.1", "s.2"], "{rewind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fallback_shares_the_id_of_its_agent() {
+        let turns =
+            &[("own", Some("other")), ("other", Some("own")), ("own", Some("other")), ("other", Some("own"))];
+        assert_eq!(asked(RewindSupport::Possible, turns).await, ["s", "s", "s.1", "s.1"]);
+        assert_eq!(asked(RewindSupport::Impossible, turns).await, ["s", "s", "s", "s"]);
+        let first = &[("third", None), ("other", Some("own")), ("own", Some("other"))];
+        assert_eq!(asked(RewindSupport::Possible, first).await, ["s", "s.1", "s.1"]);
     }
 }

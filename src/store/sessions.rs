@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use super::{Result, TurnRow, Tx, unix_now};
+use super::{Result, Tx, unix_now};
 use crate::agent::{MessageRole, SessionMessage, legal_history};
 use crate::ids::{AgentName, SessionId, TurnId};
 use crate::rules::SessionKey;
@@ -213,16 +213,6 @@ impl Tx<'_> {
     pub fn fork_session(&self, id: &SessionId) -> Result<()> {
         self.conn.prepare_cached("UPDATE sessions SET forks = forks + 1 WHERE id = ?1")?.execute([&id.0])?;
         Ok(())
-    }
-
-    /// Forks a session if a new turn is for another agent than the turn before it: that agent knows nothing of the
-    /// session, or something else. An old turn without a name was for the default agent.
-    pub fn fork_for_agent(&self, turn: &TurnRow, default: &AgentName) -> Result<()> {
-        let agent = turn.agent.as_ref().unwrap_or(default);
-        match self.last_turn(&turn.session)? {
-            Some(last) if last.agent.as_ref().unwrap_or(default) != agent => self.fork_session(&turn.session),
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Appends a message.

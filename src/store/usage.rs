@@ -10,7 +10,7 @@ use crate::ids::SessionId;
 /// Sums over turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Turns that ran, whatever their end, also if they were withdrawn later.
+    /// Turns that ran, with any end, also if they were withdrawn later.
     pub turns: u64,
     /// Tokens, as far as the agents reported them.
     pub tokens: TokenUsage,

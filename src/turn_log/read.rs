@@ -21,6 +21,36 @@ fn cut(text: &str) -> &str {
 }
 
 impl TurnLog {
+    /// Waits until there is an event after `position`, or the end.
+    pub async fn changed(&self, position: &LogPosition) {
+        let changed = self.changed.notified();
+        tokio::pin!(changed);
+        // Registers before it looks, so that it misses no event in between.
+        changed.as_mut().enable();
+        if self.is_beyond(position) || self.is_ended() {
+            return;
+        }
+        changed.await;
+    }
+
+    /// Whether there is an event after `position`. If not, the next event wakes the waiting readers.
+    pub(super) fn is_beyond(&self, position: &LogPosition) -> bool {
+        let mut inner = self.lock();
+        inner.awaited = true;
+        let position = position.within(self.name);
+        match inner.entries.get(position.entry) {
+            // Text that was taken out, or that the reader knows from another log, is not new.
+            Some(LogEntry::Text(end)) => {
+                more(&inner.text, position.text, *end) || position.entry + 1 < inner.entries.len()
+            }
+            Some(LogEntry::Thought(end)) => {
+                more(&inner.thoughts, position.thought, *end) || position.entry + 1 < inner.entries.len()
+            }
+            Some(_) => true,
+            None => false,
+        }
+    }
+
     /// Calls `on` with each event after `position` and moves `position`. Returns the time of the oldest event that
     /// nobody had read before; `None` if there was no event.
     pub fn read(&self, position: &mut LogPosition, mut on: impl FnMut(TurnEvent<'_>)) -> Option<Instant> {
@@ -135,4 +165,8 @@ impl TurnLog {
         });
         asked.collect()
     }
+}
+
+fn more(text: &str, from: usize, to: usize) -> bool {
+    text.get(from..to).is_some_and(|text| !text.is_empty())
 }

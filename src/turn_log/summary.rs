@@ -1,7 +1,9 @@
 //! The result of a turn, taken out of its log at the end.
 
+use std::mem;
 use std::sync::Arc;
 
+use super::TurnLog;
 use crate::agent::TokenUsage;
 use crate::i18n::LocalizedText;
 use crate::reply::EnclosedFile;
@@ -27,4 +29,28 @@ pub struct TurnSummary {
     pub remarks: Vec<LocalizedText>,
     /// Bytes of text, from its beginning, that people have been shown.
     pub shown: usize,
+}
+
+impl TurnLog {
+    /// Returns the whole text, the tools and the cost. The text may be long, so it moves out of the log unless readers
+    /// may still come.
+    pub fn take_summary(&self) -> TurnSummary {
+        let mut inner = self.lock();
+        let settled = inner.settled.take();
+        // The agent is done, so nobody compares with this text any more. It may be as long as the log's own, which may
+        // stay.
+        inner.before = String::new();
+        let told = || if self.for_readers { inner.text.clone() } else { mem::take(&mut inner.text) };
+        TurnSummary {
+            text: settled.map_or_else(told, Arc::new),
+            differs: inner.differs,
+            tools: mem::take(&mut inner.tools),
+            files: mem::take(&mut inner.files),
+            more_files: inner.more_files,
+            attached: inner.attached.take(),
+            usage: inner.usage,
+            remarks: mem::take(&mut inner.remarks),
+            shown: inner.shown,
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::agent::{AnswerForm, Ask, StepState};
+use crate::agent::{AnswerForm, Ask, DenyReason, StepState};
+use crate::ids::AskId;
 
 fn read(log: &TurnLog, position: &mut LogPosition) -> Vec<String> {
     let mut seen = Vec::new();

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Turns;
-use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, NamedAgent, SharedAgent};
+use crate::agent::{AgentError, AgentErrorKind, AgentInfo, AnsweringAgent, SharedAgent};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 use crate::reply;
@@ -44,26 +44,26 @@ impl AgentProbes {
 /// An agent that was asked whether it would answer, for operators.
 #[derive(Clone, Debug)]
 pub struct CheckedAgent {
-    /// Its name.
+    /// Name of the agent.
     pub name: AgentName,
     /// Its description of itself.
     pub about: AgentInfo,
-    /// Whether it would answer.
+    /// Whether the agent would answer.
     pub health: AgentHealth,
 }
 
 /// State of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentHealth {
-    /// It would answer.
+    /// The agent would answer.
     Ready,
-    /// It is away, and the agent that stands in for it would answer.
+    /// The agent is away, and the agent that stands in for it would answer.
     StandIn,
     /// Nobody is there, for this reason.
     Away(String),
-    /// It is there and lets nobody in as things are, such as for want of the right key.
+    /// The agent is there and lets nobody in as things are, such as for want of the right key.
     Refused(String),
-    /// It is there, and the last turns failed all the same.
+    /// The agent is there, and the last turns failed all the same.
     Failing {
         /// Number of the latest failures in a row.
         times: usize,
@@ -98,14 +98,14 @@ impl AgentHealth {
 }
 
 impl Turns {
-    /// Asks the agent with this name whether it would answer; the default one if nobody has it. Takes at most a few
+    /// Asks the agent with this name whether it would answer. `None` if no agent has this name. Takes at most a few
     /// seconds.
-    pub async fn check_agent(&self, name: &AgentName) -> AgentCheck {
+    pub async fn check_agent(&self, name: &AgentName) -> Option<AgentCheck> {
         let agents = self.agents();
-        let NamedAgent { name, agent } = agents.named_or_default(Some(name));
-        let (reached, failing) = (self.reach_agent(&name, &agent).await, self.failing(&name));
-        let other = Some(name).filter(|name| name != agents.default_name());
-        AgentCheck { name: other, about: agent.about(), reached, failing }
+        let agent = agents.get(name)?;
+        let (reached, failing) = (self.reach_agent(name, agent).await, self.failing(name));
+        let other = Some(name).filter(|name| *name != agents.default_name()).cloned();
+        Some(AgentCheck { name: other, about: agent.about(), reached, failing })
     }
 
     /// Finds out whether each agent would answer, the default one first. Takes at most a few seconds.
@@ -128,7 +128,7 @@ impl Turns {
             Err(error) => return AgentHealth::Away(why(&error.to_string())),
             Ok(_) => {}
         }
-        // It answers a simple question; how it answers real ones is known better from those.
+        // The agent answers a simple question; its last turns tell better how it answers real ones.
         if let Some((times, words)) = self.failing(name) {
             return AgentHealth::Failing { times, why: why(&words.to_string()) };
         }

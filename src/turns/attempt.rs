@@ -1,26 +1,24 @@
 //! One try of a turn: stores its request before it is sent, and runs the agent once.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use talaria_platform::{BoxFuture, PlaceLifetime};
 use tokio_util::sync::CancellationToken;
 
-use super::input_slot::{self, Reload};
+use super::fallback_notices;
+use super::input_slot::Reload;
 use super::output::TurnOutput;
-use super::sink::TurnSink;
 use super::source::{self, may_talk_to};
-use super::{RunningTurn, Turns, fallback_notices};
+use super::turn_run::TurnRun;
 use crate::agent::{
-    AgentError, AgentErrorKind, AgentInfo, AgentTurn, AttemptKind, PreparedTurn, RewindSupport, SharedAgent,
-    TurnEnd,
+    AgentError, AgentErrorKind, AgentInfo, AttemptKind, PreparedTurn, RewindSupport, SharedAgent, TurnEnd,
 };
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, TurnId};
 use crate::metrics::GaugeGuard;
 use crate::poll_when_woken::poll_when_woken;
 use crate::rules::Rules;
-use crate::store::{self, TurnRow, Tx};
+use crate::store::{self, Tx};
 use crate::testing::failpoint;
 
 /// How one try ended.
@@ -50,58 +48,43 @@ enum RequestReadiness {
     Ended(AttemptEnd),
 }
 
-impl Turns {
+impl TurnRun<'_> {
     /// Prepares and stores the request if there is none, and runs the agent once. After that a large prompt is only in
-    /// the store; see [`Turns::load_input`].
-    pub(super) async fn attempt(
-        &self,
-        row: &mut Arc<TurnRow>,
-        turn: &mut AgentTurn,
-        prepared: &mut Option<PreparedTurn>,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-    ) -> store::Result<AttemptEnd> {
+    /// the store; see [`TurnRun::load_input`].
+    pub async fn attempt(&mut self) -> store::Result<AttemptEnd> {
         failpoint("turn.taken");
         // One agent for the whole try: a reload may replace it meanwhile.
-        let own = self.agent_of(row);
-        turn.agent = own.name.clone();
+        let own = self.turns.agent_of(self.row);
+        self.turn.agent = own.name.clone();
         let about = own.agent.about();
-        if prepared.as_ref().is_some_and(|prepared| about.taking(&own.name, &prepared.agent).is_none()) {
-            match turn.attempt {
-                AttemptKind::First => *prepared = None,
+        if self.prepared.as_ref().is_some_and(|prepared| about.taking(&own.name, &prepared.agent).is_none()) {
+            match self.turn.attempt {
+                AttemptKind::First => self.prepared = None,
                 AttemptKind::Resume => {
                     let error = AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
                     return Ok(AttemptEnd::Ran(Err(error)));
                 }
             }
         }
-        match Box::pin(self.make_ready(&own.agent, row, turn, prepared, sink, running)).await? {
+        match Box::pin(self.make_ready(&own.agent)).await? {
             RequestReadiness::Stored => {}
             RequestReadiness::Ended(end) => return Ok(end),
         }
-        let Some(prepared) = prepared.as_mut() else { return Ok(AttemptEnd::Ran(Ok(TurnEnd::Stopped))) };
+        let Some(request) = self.hand_over() else { return Ok(AttemptEnd::Ran(Ok(TurnEnd::Stopped))) };
         failpoint("turn.dispatched");
 
-        let request = input_slot::hand_over(prepared, running);
-        Ok(AttemptEnd::Ran(self.run_agent(&own.agent, row, turn, request, sink, running).await))
+        Ok(AttemptEnd::Ran(self.run_agent(&own.agent, request).await))
     }
 
-    async fn run_agent(
-        &self,
-        agent: &SharedAgent,
-        row: &Arc<TurnRow>,
-        turn: &AgentTurn,
-        prepared: PreparedTurn,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-    ) -> Result<TurnEnd, AgentError> {
+    async fn run_agent(&self, agent: &SharedAgent, prepared: PreparedTurn) -> Result<TurnEnd, AgentError> {
+        let (turns, row) = (self.turns, &*self.row);
         let (stop, resumable, asked) = (CancellationToken::new(), prepared.resumable, prepared.agent.clone());
-        let output = TurnOutput::new(sink, &self.asks, row, &self.store, &running.stop);
-        let _streaming = GaugeGuard::new(&self.metrics.streams);
-        let mut run = agent.run_turn(turn, prepared, &output, stop.clone());
+        let output = TurnOutput::new(&self.sink, &turns.asks, row, &turns.store, &self.running.stop);
+        let _streaming = GaugeGuard::new(&turns.metrics.streams);
+        let mut run = agent.run_turn(&self.turn, prepared, &output, stop.clone());
         // Every delta comes by here, so the other futures are polled only when they were woken.
-        let mut interrupted = poll_when_woken(self.interrupted(running, sink));
-        let mut reports = poll_when_woken(self.keep_reports(&row.session, &asked, &output.reports));
+        let mut interrupted = poll_when_woken(self.interrupted());
+        let mut reports = poll_when_woken(turns.keep_reports(&row.session, &asked, &output.reports));
         let ended = tokio::select! {
             biased;
             () = &mut interrupted => None,
@@ -114,12 +97,12 @@ impl Turns {
             None => {
                 let resume = resumable
                     && !source::is_ephemeral(&row.source)
-                    && self.lasts(&row.source) == PlaceLifetime::Always;
-                Box::pin(self.interrupt(run, stop, resume, sink, running)).await
+                    && turns.lasts(&row.source) == PlaceLifetime::Always;
+                Box::pin(self.interrupt(run, stop, resume)).await
             }
         };
         // The next turn of the session must find the last report.
-        Box::pin(self.store_report(&row.session, &asked, &output.reports)).await;
+        Box::pin(turns.store_report(&row.session, &asked, &output.reports)).await;
         end
     }
 
@@ -129,64 +112,54 @@ impl Turns {
         run: BoxFuture<'_, Result<TurnEnd, AgentError>>,
         stop: CancellationToken,
         resume: bool,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
     ) -> Result<TurnEnd, AgentError> {
-        if running.stop.is_cancelled() {
-            sink.freeze();
+        let stopped = self.running.stop.is_cancelled();
+        if stopped {
+            self.sink.freeze();
         }
-        let wanted =
-            self.draining.is_cancelled() && !running.stop.is_cancelled() && !sink.full.is_cancelled();
+        let wanted = self.turns.draining.is_cancelled() && !stopped && !self.sink.full.is_cancelled();
         if wanted && resume {
             // The upstream must not be told to end the run: it is only dropped.
             return Ok(TurnEnd::Stopped);
         }
         stop.cancel();
         // An agent that does not end in time is dropped, which ends it too.
-        tokio::time::timeout(self.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped))
+        tokio::time::timeout(self.turns.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped))
     }
 
     /// Makes the request if there is none, and stores it.
-    async fn make_ready(
-        &self,
-        agent: &SharedAgent,
-        row: &mut Arc<TurnRow>,
-        turn: &mut AgentTurn,
-        prepared: &mut Option<PreparedTurn>,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-    ) -> store::Result<RequestReadiness> {
+    async fn make_ready(&mut self, agent: &SharedAgent) -> store::Result<RequestReadiness> {
         let stopped = || Ok(RequestReadiness::Ended(AttemptEnd::Ran(Ok(TurnEnd::Stopped))));
         loop {
-            if prepared.is_none() {
+            if self.prepared.is_none() {
                 let made = tokio::select! {
                     // First, because after an interruption the attachments may be missing, and a request without
                     // them must not be stored.
                     biased;
-                    () = self.interrupted(running, sink) => return stopped(),
-                    made = agent.prepare(turn) => made,
+                    () = self.interrupted() => return stopped(),
+                    made = agent.prepare(&self.turn) => made,
                 };
                 match made {
-                    Ok(made) => *prepared = Some(made),
+                    Ok(made) => self.prepared = Some(made),
                     Err(error) => return Ok(RequestReadiness::Ended(AttemptEnd::Ran(Err(error)))),
                 }
                 failpoint("turn.prepared");
             }
-            let Some(made) = prepared.as_ref() else { return stopped() };
-            input_slot::set_aside(row, turn, running);
-            let Err(refusal) = self.dispatch(&agent.about(), row, turn, made).await? else {
+            let Some(made) = self.prepared.clone() else { return stopped() };
+            self.set_aside();
+            let Err(refusal) = self.dispatch(&agent.about(), made).await? else {
                 return Ok(RequestReadiness::Stored);
             };
-            *prepared = None;
+            self.prepared = None;
             match refusal {
                 DispatchRefusal::Edited => {
-                    if !self.follow_edit(row, turn, sink, running).await? {
+                    if !self.follow_edit().await? {
                         return stopped();
                     }
                 }
                 DispatchRefusal::WithoutFallback => {
-                    turn.without_fallback = true;
-                    self.load_input(row, turn, prepared, Reload::All, (sink, running)).await?;
+                    self.turn.without_fallback = true;
+                    self.load_input(Reload::All).await?;
                 }
                 DispatchRefusal::NotAdmitted(words) => {
                     return Ok(RequestReadiness::Ended(AttemptEnd::NotAdmitted(words)));
@@ -198,37 +171,40 @@ impl Turns {
     /// Stores the request, and settles in the same transaction whether the asker may talk to the agent that it was made
     /// for, under which id that agent is asked in the session, and whether the room is told that the fallback answers.
     async fn dispatch(
-        &self,
+        &mut self,
         about: &AgentInfo,
-        row: &TurnRow,
-        turn: &mut AgentTurn,
-        prepared: &PreparedTurn,
+        prepared: PreparedTurn,
     ) -> store::Result<Result<(), DispatchRefusal>> {
-        let (own, live) = (turn.agent.clone(), self.live.clone());
-        let (id, session, stored) = (row.id.clone(), row.session.clone(), prepared.clone());
+        let (turns, row, turn) = (self.turns, &*self.row, &mut self.turn);
+        let (own, live) = (turn.agent.clone(), turns.live.clone());
+        let (id, session) = (row.id.clone(), row.session.clone());
         let prompt = source::prompt_may_be_edited(&row.source).then(|| row.prompt.clone());
-        let max = source::max_text(&self.delivery, &row.source);
+        let max = source::max_text(&turns.delivery, &row.source);
         let asked = about.taking(&turn.agent, &prepared.agent);
         let rewind = asked.map_or(RewindSupport::Unknown, |asked| asked.rewind);
+        let partner = match prepared.agent == turn.agent {
+            true => about.fallback.as_ref().map(|fallback| fallback.agent.clone()),
+            false => Some(turn.agent.clone()),
+        };
         let attempt = turn.attempt;
         let notice = match prepared.agent == turn.agent {
             true => None,
-            false => Some(fallback_notices::away(row, max, about, &self.live.now().words)),
+            false => Some(fallback_notices::away(row, max, about, &turns.live.now().words)),
         };
-        let written = self.store.write(move |tx| {
+        let written = turns.store.write(move |tx| {
             // A try that may have run is resumed; a reload stops it if its asker lost the agent.
             if attempt == AttemptKind::First
-                && let Some(refusal) = not_admitted(tx, &live.now(), &id, &own, &stored.agent)?
+                && let Some(refusal) = not_admitted(tx, &live.now(), &id, &own, &prepared.agent)?
             {
                 return Ok(Err(refusal));
             }
-            if !tx.dispatch(&id, prompt.as_deref(), &stored)? {
+            if !tx.dispatch(&id, prompt.as_deref(), &prepared)? {
                 return Ok(Err(DispatchRefusal::Edited));
             }
             let asked = match attempt {
-                AttemptKind::First => tx.ask_agent(&session, &stored.agent, rewind)?,
+                AttemptKind::First => tx.ask_agent(&session, &prepared.agent, partner.as_ref(), rewind)?,
                 // The session is the one of the try that may have run.
-                AttemptKind::Resume => tx.agent_session(&session, &stored.agent)?,
+                AttemptKind::Resume => tx.agent_session(&session, &prepared.agent)?,
             };
             let told = match notice {
                 Some(notice) if tx.fallback_begins(&session)? => notice,
@@ -244,21 +220,12 @@ impl Turns {
         (turn.session, turn.upstream) = (asked.id, asked.upstream);
         if asked.replaced {
             // Told when the session has nothing more to do.
-            self.ends_wait.store(true, Ordering::Release);
+            turns.ends_wait.store(true, Ordering::Release);
         }
-        if told && let Some(account) = self.account_of(&row.source) {
+        if told && let Some(account) = turns.account_of(&row.source) {
             account.wake();
         }
         Ok(Ok(()))
-    }
-
-    /// Waits for any reason to end a running agent early.
-    pub(super) async fn interrupted(&self, running: &RunningTurn, sink: &TurnSink<'_>) {
-        tokio::select! {
-            () = running.stop.cancelled() => {}
-            () = self.draining.cancelled() => {}
-            () = sink.full.cancelled() => {}
-        }
     }
 }
 

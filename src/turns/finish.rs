@@ -7,7 +7,7 @@ use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
 use super::{Turns, answer_files, fallback_notices};
-use crate::agent::{NamedAgent, RewindSupport};
+use crate::agent::{AgentInfo, NamedAgent, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
 use crate::ids::AgentName;
@@ -71,6 +71,7 @@ impl Turns {
         };
         let own = self.agent_of(turn).name;
         let asked = self.agent_taking(turn, conditions.asked.as_ref().unwrap_or(&own));
+        let remembered = asked.as_ref().is_none_or(AgentInfo::is_remembered);
         let model = asked.is_some_and(|asked| asked.is_model());
         let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
@@ -97,7 +98,7 @@ impl Turns {
             TurnSource::App(_) => Vec::new(),
         };
         let attached = source::attached(&turn.source, attached);
-        let said = (!blank || conditions.recorded > 0).then(|| {
+        let said = (remembered && (!blank || conditions.recorded > 0)).then(|| {
             let mut said = source::prompt(turn) + attached.as_str();
             // In place, because the text may be large.
             said.drain(..said.len() - said.trim_start_matches('\n').len());

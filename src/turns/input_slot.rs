@@ -13,8 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::input_budget::InputPermit;
-use super::sink::TurnSink;
-use super::{RunningTurn, STORE_PAUSE, Turns, source};
+use super::turn_run::TurnRun;
+use super::{STORE_PAUSE, Turns, source};
 use crate::agent::{AgentTurn, ModelParams, PreparedTurn, SessionMessage};
 use crate::store::{self, StoreError, TurnRow, Tx};
 use crate::turn_source::TurnSource;
@@ -72,47 +72,6 @@ pub(super) fn attached(turn: &AgentTurn) -> usize {
     images.chain(turn.files.iter().map(|file| file.content.len())).sum()
 }
 
-/// Drops large input from memory: everything of an app's turn, but only the attachments of a room's turn, where all
-/// else is short. [`Turns::load_input`] brings it back.
-pub(super) fn set_aside(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &RunningTurn) {
-    let bytes = size(row, &turn.history) + attached(turn);
-    if bytes <= LARGE {
-        return;
-    }
-    if row.source.app().is_some() {
-        // A row that others hold too would have to be copied.
-        let Some(row) = Arc::get_mut(row) else { return };
-        (row.prompt, row.prepared) = (String::new(), None);
-        if let TurnSource::App(request) = &mut row.source {
-            request.drop_input();
-        }
-        (turn.prompt, turn.context, turn.fallback_context) = (String::new(), String::new(), String::new());
-        (turn.parts, turn.history, turn.params) = (Vec::new(), Vec::new(), ModelParams::default());
-    }
-    (turn.images, turn.files) = (Vec::new(), Vec::new());
-    running.input.lock().set_aside = Some(bytes);
-}
-
-/// Drops large input, and its charge, until the next try.
-pub(super) fn leave_in_store(row: &mut Arc<TurnRow>, turn: &mut AgentTurn, running: &RunningTurn) {
-    set_aside(row, turn, running);
-    let mut slot = running.input.lock();
-    if slot.set_aside.is_some() {
-        slot.permit = None;
-    }
-}
-
-/// Returns the request for the agent. If the input was set aside, only the agent holds it from now on.
-pub(super) fn hand_over(prepared: &mut PreparedTurn, running: &RunningTurn) -> PreparedTurn {
-    let mut slot = running.input.lock();
-    let request = match slot.set_aside {
-        Some(_) => mem::take(&mut prepared.request),
-        None => prepared.request.clone(),
-    };
-    let counted = CountedRequest { request, _permit: slot.permit.take() };
-    PreparedTurn { request: Bytes::from_owner(counted), ..prepared.clone() }
-}
-
 /// The part of set-aside input to load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reload {
@@ -124,53 +83,91 @@ pub(super) enum Reload {
     All,
 }
 
-impl Turns {
+impl TurnRun<'_> {
+    /// Drops large input from memory: everything of an app's turn, but only the attachments of a room's turn, where all
+    /// else is short. [`TurnRun::load_input`] brings it back.
+    pub fn set_aside(&mut self) {
+        let turn = &mut self.turn;
+        let bytes = size(self.row, &turn.history) + attached(turn);
+        if bytes <= LARGE {
+            return;
+        }
+        if self.row.source.app().is_some() {
+            // A row that others hold too would have to be copied.
+            let Some(row) = Arc::get_mut(self.row) else { return };
+            (row.prompt, row.prepared) = (String::new(), None);
+            if let TurnSource::App(request) = &mut row.source {
+                request.drop_input();
+            }
+            (turn.prompt, turn.context, turn.fallback_context) =
+                (String::new(), String::new(), String::new());
+            (turn.parts, turn.history, turn.params) = (Vec::new(), Vec::new(), ModelParams::default());
+        }
+        (turn.images, turn.files) = (Vec::new(), Vec::new());
+        self.running.input.lock().set_aside = Some(bytes);
+    }
+
+    /// Drops large input, and its charge, until the next try.
+    pub fn leave_in_store(&mut self) {
+        self.set_aside();
+        let mut slot = self.running.input.lock();
+        if slot.set_aside.is_some() {
+            slot.permit = None;
+        }
+    }
+
+    /// Returns the request for the agent, if there is one. If the input was set aside, only the agent holds it from now
+    /// on.
+    pub fn hand_over(&mut self) -> Option<PreparedTurn> {
+        let prepared = self.prepared.as_mut()?;
+        let mut slot = self.running.input.lock();
+        let request = match slot.set_aside {
+            Some(_) => mem::take(&mut prepared.request),
+            None => prepared.request.clone(),
+        };
+        let counted = CountedRequest { request, _permit: slot.permit.take() };
+        Some(PreparedTurn { request: Bytes::from_owner(counted), ..prepared.clone() })
+    }
+
     /// Loads the input that was set aside, if any, once the budget allows it.
-    pub(super) async fn load_input(
-        &self,
-        row: &mut Arc<TurnRow>,
-        turn: &mut AgentTurn,
-        prepared: &mut Option<PreparedTurn>,
-        what: Reload,
-        (sink, running): (&TurnSink<'_>, &RunningTurn),
-    ) -> store::Result<()> {
-        let Some(bytes) = running.input.lock().set_aside else { return Ok(()) };
-        if row.source.app().is_none() {
-            return self.load_attached(row, turn, prepared, what, bytes, (sink, running)).await;
+    pub async fn load_input(&mut self, what: Reload) -> store::Result<()> {
+        let Some(bytes) = self.running.input.lock().set_aside else { return Ok(()) };
+        if self.row.source.app().is_none() {
+            return self.load_attached(what, bytes).await;
         }
         let permit = match what {
             Reload::Question => {
-                tokio::time::timeout(AT_END, self.input_budget.take(&source::payer(&row.source), bytes))
-                    .await
-                    .ok()
+                let payer = source::payer(&self.row.source);
+                tokio::time::timeout(AT_END, self.turns.input_budget.take(&payer, bytes)).await.ok()
             }
-            Reload::Request | Reload::All => self.wait_for_input_budget(row, bytes, (sink, running)).await,
+            Reload::Request | Reload::All => self.wait_for_input_budget(bytes).await,
         };
-        running.input.put(permit);
-        if let (Reload::Request, Some(prepared)) = (what, prepared.as_mut()) {
-            return self.load_request(row, prepared).await;
+        self.running.input.put(permit);
+        if what == Reload::Request && self.prepared.is_some() {
+            return self.load_request().await;
         }
-        running.input.lock().set_aside = None;
+        self.running.input.lock().set_aside = None;
         if what == Reload::Question {
-            let id = row.id.clone();
+            let id = self.row.id.clone();
             // A turn that was removed meanwhile leaves nothing to remember.
-            if let Some(asked) = self.read_surely(move |tx| tx.asked(&id)).await? {
-                let row = Arc::make_mut(row);
+            if let Some(asked) = self.turns.read_surely(move |tx| tx.asked(&id)).await? {
+                let row = Arc::make_mut(self.row);
                 (row.prompt, row.source) = asked;
             }
             return Ok(());
         }
-        let (id, session, settings) = (row.id.clone(), row.session.clone(), self.settings.clone());
-        let read = self.read_surely(move |tx| {
+        let (id, session) = (self.row.id.clone(), self.row.session.clone());
+        let settings = self.turns.settings.clone();
+        let read = self.turns.read_surely(move |tx| {
             Ok((tx.turn(&id)?, tx.history(&session, settings.history_messages, settings.history_bytes)?))
         });
         let (Some(stored), history) = read.await? else { return Ok(()) };
-        let row = Arc::make_mut(row);
+        let (row, turn) = (Arc::make_mut(self.row), &mut self.turn);
         (row.prompt, row.source) = (stored.prompt, stored.source);
         (turn.prompt, turn.history) = (source::prompt(row), history);
-        (turn.context, turn.fallback_context) = self.contexts(row);
+        (turn.context, turn.fallback_context) = self.turns.contexts(row);
         source::describe(&row.source, turn);
-        if let Some(prepared) = prepared {
+        if let Some(prepared) = &mut self.prepared {
             prepared.request = stored.prepared.map(|stored| stored.request).unwrap_or_default();
         }
         Ok(())
@@ -178,52 +175,43 @@ impl Turns {
 
     /// Brings back the attachments of a room's prompt; its text never left memory. A prepared request contains them;
     /// for a new request they are fetched again.
-    async fn load_attached(
-        &self,
-        row: &Arc<TurnRow>,
-        turn: &mut AgentTurn,
-        prepared: &mut Option<PreparedTurn>,
-        what: Reload,
-        bytes: usize,
-        (sink, running): (&TurnSink<'_>, &RunningTurn),
-    ) -> store::Result<()> {
-        match (what, prepared) {
-            (Reload::Question, _) => running.input.lock().set_aside = None,
-            (Reload::Request | Reload::All, Some(prepared)) => {
-                running.input.put(self.wait_for_input_budget(row, bytes, (sink, running)).await);
-                self.load_request(row, prepared).await?;
+    async fn load_attached(&mut self, what: Reload, bytes: usize) -> store::Result<()> {
+        match (what, self.prepared.is_some()) {
+            (Reload::Question, _) => self.running.input.lock().set_aside = None,
+            (Reload::Request | Reload::All, true) => {
+                self.running.input.put(self.wait_for_input_budget(bytes).await);
+                self.load_request().await?;
             }
-            (Reload::Request | Reload::All, None) => {
-                running.input.lock().set_aside = None;
-                turn.prompt = source::prompt(row);
-                Box::pin(self.fetch_media(row, turn, running, sink)).await;
+            (Reload::Request | Reload::All, false) => {
+                self.running.input.lock().set_aside = None;
+                self.turn.prompt = source::prompt(self.row);
+                Box::pin(self.fetch_media()).await;
             }
         }
         Ok(())
     }
 
-    async fn load_request(&self, row: &TurnRow, prepared: &mut PreparedTurn) -> store::Result<()> {
-        let id = row.id.clone();
-        let request = self.read_surely(move |tx| tx.request(&id)).await?;
+    /// Loads the bytes of the request, if there is one.
+    async fn load_request(&mut self) -> store::Result<()> {
+        let Some(prepared) = &mut self.prepared else { return Ok(()) };
+        let id = self.row.id.clone();
+        let request = self.turns.read_surely(move |tx| tx.request(&id)).await?;
         prepared.request = request.unwrap_or_default().into();
         Ok(())
     }
 
     /// Waits until `bytes` may be held. `None` if the turn ends meanwhile: it then needs little input.
-    pub(super) async fn wait_for_input_budget(
-        &self,
-        row: &TurnRow,
-        bytes: usize,
-        (sink, running): (&TurnSink<'_>, &RunningTurn),
-    ) -> Option<InputPermit> {
-        let payer = source::payer(&row.source);
+    pub async fn wait_for_input_budget(&self, bytes: usize) -> Option<InputPermit> {
+        let payer = source::payer(&self.row.source);
         tokio::select! {
             biased;
-            () = self.interrupted(running, sink) => None,
-            permit = self.input_budget.take(&payer, bytes) => Some(permit),
+            () = self.interrupted() => None,
+            permit = self.turns.input_budget.take(&payer, bytes) => Some(permit),
         }
     }
+}
 
+impl Turns {
     /// Reads from the store, and retries until it answers: otherwise the agent's answer would be lost.
     async fn read_surely<T: Send + 'static>(
         &self,

@@ -2,38 +2,31 @@
 
 use super::output::TurnOutput;
 use super::run::RunResult;
-use super::sink::TurnSink;
-use super::{RunningTurn, Turns};
-use crate::agent::{AgentTurn, LostTurn, PreparedTurn, RecoveredAnswer};
+use super::turn_run::TurnRun;
+use crate::agent::{LostTurn, RecoveredAnswer};
 use crate::reply::TurnOutcome;
 use crate::store::{self, TurnRow};
 
-impl Turns {
+impl TurnRun<'_> {
     /// Lets the agent look for a lost answer. Without one the turn ends with `otherwise`.
-    pub(super) async fn recover_or(
-        &self,
-        row: &TurnRow,
-        turn: &AgentTurn,
-        prepared: &PreparedTurn,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-        otherwise: TurnOutcome,
-    ) -> store::Result<RunResult> {
-        let earlier = row.clone();
+    pub async fn recover_or(&self, otherwise: TurnOutcome) -> store::Result<RunResult> {
+        let Some(prepared) = &self.prepared else { return Ok(RunResult::Over(otherwise)) };
+        let (turns, sink, stop) = (self.turns, &self.sink, &self.running.stop);
+        let earlier = TurnRow::clone(self.row);
         // If the same prompt was asked before with an unknown end, an answer could belong to either.
-        let Some(before) = self.store.read(move |tx| tx.answered_before(&earlier)).await? else {
+        let Some(before) = turns.store.read(move |tx| tx.answered_before(&earlier)).await? else {
             return Ok(RunResult::Over(otherwise));
         };
-        let output = TurnOutput::new(sink, &self.asks, row, &self.store, &running.stop);
-        let agent = self.agent_of(row).agent;
+        let output = TurnOutput::new(sink, &turns.asks, self.row, &turns.store, stop);
+        let agent = turns.agent_of(self.row).agent;
         let found = tokio::select! {
             biased;
-            () = running.stop.cancelled() => return Ok(RunResult::Over(TurnOutcome::Stopped)),
+            () = stop.cancelled() => return Ok(RunResult::Over(TurnOutcome::Stopped)),
             // The next process can look as well as this one: everything it needs is stored.
-            () = self.draining.cancelled() => return Ok(RunResult::Suspended),
-            found = agent.recover(LostTurn { turn, prepared, before }, &output) => found,
+            () = turns.draining.cancelled() => return Ok(RunResult::Suspended),
+            found = agent.recover(LostTurn { turn: &self.turn, prepared, before }, &output) => found,
         };
-        self.store_report(&row.session, &prepared.agent, &output.reports).await;
+        turns.store_report(&self.row.session, &prepared.agent, &output.reports).await;
         let outcome = match found {
             Some(RecoveredAnswer::Complete(text)) => {
                 sink.replace_text(&text);

@@ -7,15 +7,15 @@ use talaria_platform::{Backoff, PlaceLifetime, jitter};
 use tokio::time::Instant;
 
 use super::attempt::AttemptEnd;
-use super::input_slot::{self, Reload};
+use super::input_slot::Reload;
 use super::retry_policy::{AttemptFacts, NextAttempt, RetryPause, RetryVerdict, judge};
 use super::run::RunResult;
-use super::sink::TurnSink;
-use super::{RunningTurn, Turns, source};
-use crate::agent::{AgentTurn, AttemptKind, PreparedTurn, TurnEvent};
+use super::source;
+use super::turn_run::TurnRun;
+use crate::agent::{AttemptKind, TurnEvent};
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::reply::TurnOutcome;
-use crate::store::{self, TurnRow};
+use crate::store;
 use crate::util::UtcTime;
 
 /// The pause after the first failed try; each further one is twice as long, up to the second.
@@ -40,37 +40,29 @@ impl FailedTries {
     }
 }
 
-impl Turns {
+impl TurnRun<'_> {
     /// Tries until the turn is over, or the time for trying is, or somebody asks to stop.
-    pub(super) async fn keep_trying(
-        &self,
-        row: &mut Arc<TurnRow>,
-        turn: &mut AgentTurn,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-    ) -> store::Result<RunResult> {
-        let mut prepared = self.prepared_of(row);
+    pub async fn keep_trying(&mut self) -> store::Result<RunResult> {
         let mut failed_tries: Option<FailedTries> = None;
         let mut prepared_again = false;
         loop {
-            let end = match self.attempt(row, turn, &mut prepared, sink, running).await? {
+            let end = match self.attempt().await? {
                 AttemptEnd::Ran(end) => end,
                 AttemptEnd::NotAdmitted(words) => {
-                    let question = Reload::Question;
-                    Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running))).await?;
+                    Box::pin(self.load_input(Reload::Question)).await?;
                     return Ok(RunResult::Over(TurnOutcome::Failed { words }));
                 }
             };
-            self.learn_from(row, &end);
+            self.turns.learn_from(self.row, &end);
             let facts = AttemptFacts {
-                full: sink.full.is_cancelled(),
-                stopped: running.stop.is_cancelled(),
-                draining: self.draining.is_cancelled(),
-                prepared: prepared.is_some(),
-                resumable: prepared.as_ref().is_some_and(|prepared| prepared.resumable),
-                attempt: turn.attempt,
+                full: self.sink.full.is_cancelled(),
+                stopped: self.running.stop.is_cancelled(),
+                draining: self.turns.draining.is_cancelled(),
+                prepared: self.prepared.is_some(),
+                resumable: self.prepared.as_ref().is_some_and(|prepared| prepared.resumable),
+                attempt: self.turn.attempt,
                 prepared_again,
-                when_away: source::when_away(&row.source),
+                when_away: source::when_away(&self.row.source),
             };
             let verdict = judge(end, facts);
             if let RetryVerdict::Over(outcome) = &verdict {
@@ -86,148 +78,121 @@ impl Turns {
                     | TurnOutcome::Interrupted
                     | TurnOutcome::Cancelled { .. } => Reload::Question,
                 };
-                Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
+                Box::pin(self.load_input(needed)).await?;
             }
             match verdict {
                 // The process ends: the next one looks for the answer.
                 RetryVerdict::Over(TurnOutcome::Interrupted)
-                    if prepared
-                        .as_ref()
-                        .is_some_and(|prepared| self.agent_of(row).agent.may_recover(prepared)) =>
+                    if self.prepared.as_ref().is_some_and(|prepared| self.agent().may_recover(prepared)) =>
                 {
                     return Ok(RunResult::Suspended);
                 }
                 RetryVerdict::Over(outcome @ TurnOutcome::Unknown { .. }) => {
-                    return match &prepared {
-                        Some(prepared) => {
-                            Box::pin(self.recover_or(row, turn, prepared, sink, running, outcome)).await
-                        }
-                        None => Ok(RunResult::Over(outcome)),
-                    };
+                    return Box::pin(self.recover_or(outcome)).await;
                 }
                 RetryVerdict::Over(outcome) => return Ok(RunResult::Over(outcome)),
                 RetryVerdict::Suspend => return Ok(RunResult::Suspended),
                 RetryVerdict::Later => {
-                    Box::pin(self.put_back(row, turn, &mut prepared, RetryPause::AtOnce)).await?;
+                    Box::pin(self.put_back(RetryPause::AtOnce)).await?;
                     return Ok(RunResult::Suspended);
                 }
                 RetryVerdict::Again(again) => {
                     tracing::warn!(error = %again.words, "a try failed");
-                    turn.attempt = again.attempt;
+                    self.turn.attempt = again.attempt;
                     let needed = match again.attempt {
                         AttemptKind::Resume => {
-                            sink.replay();
+                            self.sink.replay();
                             Reload::Request
                         }
                         AttemptKind::First => {
-                            Box::pin(self.put_back(row, turn, &mut prepared, again.pause)).await?;
-                            if prepared.is_some() { Reload::Request } else { Reload::All }
+                            Box::pin(self.put_back(again.pause)).await?;
+                            if self.prepared.is_some() { Reload::Request } else { Reload::All }
                         }
                     };
                     prepared_again = again.pause == RetryPause::AtOnce;
                     let mut over = None;
                     if !prepared_again {
-                        let progress = sink.progress();
+                        let progress = self.sink.progress();
                         let tries = match &mut failed_tries {
                             Some(tries) if tries.progress == progress => tries,
                             // The time counts from the first failure, however long all went well before.
-                            tries => tries.insert(FailedTries::begin(progress, self.retry_for(row))),
+                            tries => tries.insert(FailedTries::begin(progress, self.retry_for())),
                         };
                         let pause = again.pause.length(jitter(tries.backoff.advance()));
                         if Instant::now() + pause > tries.deadline {
-                            let question = Reload::Question;
-                            Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running)))
-                                .await?;
+                            Box::pin(self.load_input(Reload::Question)).await?;
                             return Ok(RunResult::Over(again.give_up()));
                         }
-                        input_slot::leave_in_store(row, turn, running);
-                        over = Box::pin(self.pause(&again, pause, &tries.until, sink, running)).await;
-                        self.metrics.agent_retries.inc_by(u64::from(over.is_none()));
+                        self.leave_in_store();
+                        over = Box::pin(self.pause(&again, pause, &tries.until)).await;
+                        self.turns.metrics.agent_retries.inc_by(u64::from(over.is_none()));
                     }
                     let needed = match &over {
                         Some(RunResult::Suspended) => return Ok(RunResult::Suspended),
                         Some(RunResult::Over(_)) => Reload::Question,
                         None => needed,
                     };
-                    Box::pin(self.load_input(row, turn, &mut prepared, needed, (sink, running))).await?;
+                    Box::pin(self.load_input(needed)).await?;
                     if let Some(over) = over {
-                        self.agent_of(row).agent.abandon(turn);
+                        self.agent().abandon(&self.turn);
                         return Ok(over);
                     }
                 }
             }
-            if Box::pin(self.follow_edit(row, turn, sink, running)).await? {
-                prepared = None;
+            if Box::pin(self.follow_edit()).await? {
+                self.prepared = None;
             }
         }
     }
 
     /// Time for which a turn is tried again.
-    fn retry_for(&self, row: &TurnRow) -> Duration {
-        match self.lasts(&row.source) {
+    fn retry_for(&self) -> Duration {
+        let settings = &self.turns.settings;
+        match self.turns.lasts(&self.row.source) {
             // A script waits for each answer, and nobody goes on with it later.
-            PlaceLifetime::Process => self.settings.retry_scripts_for,
-            PlaceLifetime::Always | PlaceLifetime::Gone => self.settings.retry_for,
+            PlaceLifetime::Process => settings.retry_scripts_for,
+            PlaceLifetime::Always | PlaceLifetime::Gone => settings.retry_for,
         }
     }
 
     /// Loads the prompt with its attachments if a person edited it. Returns whether it was edited: then the stored
     /// request is gone.
-    pub(super) async fn follow_edit(
-        &self,
-        row: &mut Arc<TurnRow>,
-        turn: &mut AgentTurn,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-    ) -> store::Result<bool> {
-        if !source::prompt_may_be_edited(&row.source) {
+    pub async fn follow_edit(&mut self) -> store::Result<bool> {
+        if !source::prompt_may_be_edited(&self.row.source) {
             return Ok(false);
         }
-        let id = row.id.clone();
-        let stored = self.store.read(move |tx| tx.turn(&id)).await?;
-        let edited = stored.filter(|stored| stored.prepared.is_none() && stored.prompt != row.prompt);
+        let id = self.row.id.clone();
+        let stored = self.turns.store.read(move |tx| tx.turn(&id)).await?;
+        let edited = stored.filter(|stored| stored.prepared.is_none() && stored.prompt != self.row.prompt);
         let Some(edited) = edited else { return Ok(false) };
-        Arc::make_mut(row).prompt = edited.prompt;
-        turn.prompt = source::prompt(row);
-        self.fetch_media(row, turn, running, sink).await;
+        Arc::make_mut(self.row).prompt = edited.prompt;
+        self.turn.prompt = source::prompt(self.row);
+        self.fetch_media().await;
         Ok(true)
     }
 
     /// Puts a turn of which nothing ran back into the queue. After a pause a request for the turn's own agent is sent
     /// again as it is; any other is dropped, so that the agent decides anew who is asked.
-    async fn put_back(
-        &self,
-        row: &TurnRow,
-        turn: &AgentTurn,
-        prepared: &mut Option<PreparedTurn>,
-        pause: RetryPause,
-    ) -> store::Result<()> {
-        let Some(request) = prepared.take() else { return Ok(()) };
-        let id = row.id.clone();
-        if pause != RetryPause::AtOnce && request.agent == turn.agent {
-            *prepared = Some(request);
-            return self.store.write(move |tx| tx.requeue(&id)).await;
+    async fn put_back(&mut self, pause: RetryPause) -> store::Result<()> {
+        let Some(request) = self.prepared.take() else { return Ok(()) };
+        let id = self.row.id.clone();
+        if pause != RetryPause::AtOnce && request.agent == self.turn.agent {
+            self.prepared = Some(request);
+            return self.turns.store.write(move |tx| tx.requeue(&id)).await;
         }
-        self.store.write(move |tx| tx.unprepare(&id)).await
+        self.turns.store.write(move |tx| tx.unprepare(&id)).await
     }
 
     /// Waits before the next try, and shows a notice meanwhile. `Some` if there will be no next try.
-    async fn pause(
-        &self,
-        again: &NextAttempt,
-        pause: Duration,
-        until: &UtcTime,
-        sink: &TurnSink<'_>,
-        running: &RunningTurn,
-    ) -> Option<RunResult> {
-        let notice = trying(&self.live.now().words, &again.words, until);
-        sink.emit(TurnEvent::Notice(Some(notice)));
+    async fn pause(&self, again: &NextAttempt, pause: Duration, until: &UtcTime) -> Option<RunResult> {
+        let notice = trying(&self.turns.live.now().words, &again.words, until);
+        self.sink.emit(TurnEvent::Notice(Some(notice)));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = running.stop.cancelled() => return Some(RunResult::Over(TurnOutcome::Stopped)),
-            () = self.draining.cancelled() => return Some(RunResult::Suspended),
+            () = self.running.stop.cancelled() => return Some(RunResult::Over(TurnOutcome::Stopped)),
+            () = self.turns.draining.cancelled() => return Some(RunResult::Suspended),
         }
-        sink.emit(TurnEvent::Notice(None));
+        self.sink.emit(TurnEvent::Notice(None));
         None
     }
 }

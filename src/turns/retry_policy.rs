@@ -7,7 +7,7 @@ use crate::i18n::{LocalizedText, TextKey};
 use crate::reply::TurnOutcome;
 use crate::turn_source::WhenAway;
 
-/// Shortest and longest pause between two tries, whatever an upstream asks for.
+/// Shortest and longest pause between two tries, even if an upstream asks for another one.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// `Retry-After` for a client that does not wait, if the upstream names none.

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use talaria_platform::PlaceLifetime;
 
 use super::readers::TurnLogs;
-use super::sink::TurnSink;
 use super::source::{self, may_keep_fallback, may_talk_to, permitted};
-use super::{RunningTurn, Turns, input_slot, prompt_text};
-use crate::agent::{
-    AgentScratch, AgentTurn, AttemptKind, ModelParams, NamedAgent, SessionMessage, TurnOrigin,
-};
+use super::turn_run::TurnRun;
+use super::{RunningTurn, Turns, input_slot};
+use crate::agent::{NamedAgent, SessionMessage};
 use crate::i18n::TextKey;
-use crate::ids::{AgentName, TurnId};
-use crate::media;
+use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
 use crate::store::{self, SessionRow, TurnRow, TurnState};
 use crate::testing::failpoint;
@@ -257,25 +254,19 @@ impl Turns {
         if self.lasts(&row.source) == PlaceLifetime::Gone {
             return Ok(RunResult::Over(TurnOutcome::Interrupted));
         }
-        let stored = self.prepared_of(row);
+        let mut run = TurnRun::new(self, row, session, history, log, running);
+        let stored = run.prepared.as_ref();
         let resumes = stored
-            .as_ref()
-            .and_then(|stored| self.agent_taking(row, &stored.agent))
+            .and_then(|stored| self.agent_taking(run.row, &stored.agent))
             .is_some_and(|agent| agent.resume);
-        let lost = resumed && !(resumes && stored.as_ref().is_some_and(|stored| stored.resumable));
-        // Boxed: every function it passes through would hold its whole size.
-        let mut turn = Box::new(self.agent_turn(row, session, history, resumed));
-        // The first text of a resumed turn came in an earlier process.
-        let first = (!resumed).then(|| self.surface(&row.source).first_delta.clone());
-        let sink = TurnSink::new(log, first);
+        let lost = resumed && !(resumes && stored.is_some_and(|stored| stored.resumable));
         if lost {
             return match stored {
                 Some(stored) if !stored.resumable && resumes => {
-                    let (id, asked) = (row.session.clone(), stored.agent.clone());
-                    turn.upstream = self.store.read(move |tx| tx.agent_session(&id, &asked)).await?.upstream;
-                    let looking =
-                        self.recover_or(row, &turn, &stored, &sink, running, TurnOutcome::Interrupted);
-                    Box::pin(looking).await
+                    let (id, asked) = (run.row.session.clone(), stored.agent.clone());
+                    let known = self.store.read(move |tx| tx.agent_session(&id, &asked)).await?;
+                    run.turn.upstream = known.upstream;
+                    Box::pin(run.recover_or(TurnOutcome::Interrupted)).await
                 }
                 // The agent that it was made for is no longer there, or keeps nothing.
                 Some(_) | None => Ok(RunResult::Over(TurnOutcome::Interrupted)),
@@ -283,116 +274,20 @@ impl Turns {
         }
         // Attachments are fetched even if there is a request: it may have to be prepared again.
         if !resumed {
-            Box::pin(self.fetch_media(row, &mut turn, running, &sink)).await;
+            Box::pin(run.fetch_media()).await;
         }
-        let mut drive = self.keep_trying(row, &mut turn, &sink, running).await?;
+        let mut drive = run.keep_trying().await?;
         if matches!(drive, RunResult::Suspended | RunResult::Over(TurnOutcome::Interrupted))
-            && self.lasts(&row.source) == PlaceLifetime::Process
+            && self.lasts(&run.row.source) == PlaceLifetime::Process
         {
             // The place ends with this process, so no later process resumes the turn. The upstream is told to stop, and
             // the turn counts as stopped.
-            self.agent_of(row).agent.abandon(&turn);
+            self.agent_of(run.row).agent.abandon(&run.turn);
             drive = RunResult::Over(TurnOutcome::Stopped);
         }
         if let RunResult::Over(_) = drive {
-            sink.finish();
+            run.sink.finish();
         }
         Ok(drive)
-    }
-
-    fn agent_turn(
-        &self,
-        row: &TurnRow,
-        session: &SessionRow,
-        history: Vec<SessionMessage>,
-        resumed: bool,
-    ) -> AgentTurn {
-        let (context, fallback_context) = self.contexts(row);
-        let mut turn = AgentTurn {
-            id: row.id.clone(),
-            agent: self.agent_of(row).name,
-            session: session.upstream_id(),
-            // Settled when the request is stored.
-            upstream: None,
-            context,
-            fallback_context,
-            history,
-            prompt: source::prompt(row),
-            parts: Vec::new(),
-            images: Vec::new(),
-            files: Vec::new(),
-            key: row.key.clone(),
-            origin: TurnOrigin::default(),
-            attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
-            params: ModelParams::default(),
-            memory: None,
-            notes: None,
-            model: None,
-            tokens_left: None,
-            hops: 0,
-            without_fallback: false,
-            scratch: AgentScratch::default(),
-        };
-        source::describe(&row.source, &mut turn);
-        turn
-    }
-
-    /// The system messages of a turn, for its own agent and for the fallback of that one; the second is empty without a
-    /// fallback.
-    pub(super) fn contexts(&self, row: &TurnRow) -> (String, String) {
-        let own = self.agent_of(row);
-        let fallback = own.agent.about().fallback;
-        let other = fallback.map(|fallback| self.context(row, &fallback.agent));
-        (self.context(row, &own.name), other.unwrap_or_default())
-    }
-
-    /// The system message for an agent: the operator's text for all agents, then that for this one, then the text of the
-    /// source.
-    fn context(&self, row: &TurnRow, agent: &AgentName) -> String {
-        let rules = self.live.now();
-        let texts = [self.settings.context.as_str(), rules.agents.instructions(agent)];
-        let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        let own = source::system_text(&row.source, self.settings.names);
-        prompt_text::context(&texts.join("\n\n"), own)
-    }
-
-    /// Fetches the attachments of a room's prompt. Pictures and files go into the request, text into the prompt; for
-    /// each attachment that is left out, a line in the prompt says why.
-    pub(super) async fn fetch_media(
-        &self,
-        row: &TurnRow,
-        turn: &mut AgentTurn,
-        running: &RunningTurn,
-        sink: &TurnSink<'_>,
-    ) {
-        let Some(media) = row.source.room().map(|question| &question.media) else { return };
-        if media.is_empty() {
-            return;
-        }
-        let Some(account) = self.account_of(&row.source) else { return };
-        // Charged by the announced size first, so that a slow file does not block others; then by the real size.
-        let asked = input_slot::size(row, &turn.history);
-        running.input.put(None);
-        let waiting = self.wait_for_input_budget(row, asked + media::announced(media), (sink, running));
-        let Some(mut permit) = waiting.await else { return };
-        let fetched = tokio::select! {
-            fetched = media::fetch(account.platform(), media, self.settings.files) => fetched,
-            // `make_ready` checks for an interruption too, so no request is prepared without the attachments.
-            () = self.interrupted(running, sink) => return,
-        };
-        sink.attached(fetched.kept);
-        turn.prompt.push_str(&fetched.notes);
-        turn.images = fetched.images;
-        turn.files = fetched.files;
-        let bytes = asked + input_slot::attached(turn);
-        permit.shrink_to(bytes);
-        let permit = match permit.grow_to(bytes) {
-            true => Some(permit),
-            false => {
-                drop(permit);
-                self.wait_for_input_budget(row, bytes, (sink, running)).await
-            }
-        };
-        running.input.put(permit);
     }
 }

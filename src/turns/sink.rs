@@ -131,7 +131,7 @@ impl<'a> TurnSink<'a> {
         self.log.text_len()
     }
 
-    /// Sets the whole final text, whatever text came before.
+    /// Sets the whole final text. Text that came before does not count.
     pub fn replace_text(&self, text: &str) {
         let (mut thoughts, mut files) = (ReasoningFilter::default(), FileFilter::default());
         let (mut whole, mut enclosed, mut more) = (String::new(), Vec::new(), 0);

@@ -1,6 +1,6 @@
 //! Decisions of the engine that differ between a room's question and an app's request, side by side.
 //!
-//! Most of these differences are here; the others are in `finish`, `input_slot`, `asks` and `run` (`fetch_media`). The
+//! Most of these differences are here; the others are in `finish`, `input_slot`, `asks` and `turn_run` (`fetch_media`). The
 //! compiler names only the places that match on [`TurnSource`]: for a new variant, also search for `source.room()` and
 //! `source.app()`.
 

@@ -1,8 +1,8 @@
 //! Remembers which rooms were ever encrypted, and refuses plaintext there.
 //!
 //! A homeserver says whether a room is encrypted, and a homeserver may lie or lose state. So the first sight of
-//! encryption in a room is noted durably, and from then on we never write there in plaintext, whatever the homeserver
-//! says later.
+//! encryption in a room is noted durably, and from then on we never write there in plaintext, even if the homeserver
+//! denies it later.
 
 use std::collections::HashMap;
 use std::sync::Arc;

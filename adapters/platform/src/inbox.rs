@@ -28,8 +28,8 @@ pub trait Inbox: Send + Sync {
     /// The position of the last accepted batch; `None` before the first.
     fn cursor(&self) -> BoxFuture<'_, Result<Option<String>, InboxError>>;
 
-    /// Stores a batch. When this returns `Ok`, all of it is on disk in one transaction, whatever happens to the
-    /// process. On an error nothing of the batch was stored: stop reading and return the error from `run`, or offer
+    /// Stores a batch. When this returns `Ok`, all of it is on disk in one transaction, and stays there if the
+    /// process dies. On an error nothing of the batch was stored: stop reading and return the error from `run`, or offer
     /// the same batch again.
     ///
     /// Waits while the core is behind. That slows the adapter's reading down, as intended.

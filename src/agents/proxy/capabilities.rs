@@ -32,13 +32,13 @@ pub(super) struct KnownCapabilities {
 pub(super) struct UpstreamCapabilities {
     /// A request with a known key and equal bytes does not run again.
     pub idempotent: bool,
-    /// It keeps history of its own under the session header.
+    /// The upstream keeps history of its own under the session header.
     pub sessions: bool,
     /// The messages of a session can be read there.
     pub transcripts: bool,
-    /// It sends asks in its streams. Only for the log: an ask is taken up in any case.
+    /// The upstream sends asks in its streams. Only for the log: an ask is taken up in any case.
     pub approvals: bool,
-    /// It knows `GET /v1/capabilities`, so it knows the usual options of a request.
+    /// The upstream knows `GET /v1/capabilities`, so it knows the usual options of a request.
     pub answered: bool,
 }
 

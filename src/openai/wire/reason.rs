@@ -1,7 +1,7 @@
 //! Reason of a failure, passed from our own agent server to the gateway in front of it. Pure.
 //!
-//! Only names of texts and a status are sent: each end has the texts itself, in its own language. So, whatever
-//! server is at the other end, a room is shown only sentences of our own catalogue.
+//! Only names of texts and a status are sent: each end has the texts itself, in its own language. So a
+//! room is shown only sentences of our own catalogue, for any server at the other end.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use super::ResponseRecord;
 use crate::agent::SessionMessage;
-use crate::ids::{AgentName, SessionId, TurnId};
+use crate::ids::{SessionId, TurnId};
 use crate::server::content::join_system;
 use crate::server::{ApiError, TurnLimits, responses};
 use crate::store::{
@@ -44,8 +44,6 @@ pub struct SubmitTransaction {
     pub history: Vec<SessionMessage>,
     /// The response to store.
     pub keep: Option<ResponseRecord>,
-    /// The agent of older turns that name none.
-    pub default_agent: AgentName,
     /// Why no agent takes the request, if so.
     pub no_agent: Option<ApiError>,
 }
@@ -74,13 +72,12 @@ impl SubmitTransaction {
         if let Some(problem) = self.find_session(tx)? {
             return Ok(SubmitResult::Refused(problem));
         }
-        let Self { mut turn, app, key, digest, keep, default_agent, .. } = self;
+        let Self { mut turn, app, key, digest, keep, .. } = self;
         // The system prompt of the session, then that of the request.
         if let (Some(prompt), TurnSource::App(request)) = (tx.system_prompt(&turn.session)?, &mut turn.source)
         {
             request.system = join_system([Some(prompt), request.system.take()]);
         }
-        tx.fork_for_agent(&turn, &default_agent)?;
         tx.add_turn(&turn)?;
         tx.use_session(&turn.session)?;
         if let Some(key) = &key {

@@ -24,11 +24,11 @@ pub enum TurnState {
     Finalizing,
     /// The answer is complete.
     Done,
-    /// It ended with an error.
+    /// The turn ended with an error.
     Failed,
-    /// Its outcome is unknown.
+    /// The outcome of the turn is unknown.
     Interrupted,
-    /// A person or an app ended it.
+    /// A person or an app ended the turn.
     Cancelled,
 }
 

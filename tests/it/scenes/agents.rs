@@ -293,6 +293,25 @@ async fn a_turn_that_runs_keeps_its_agent_and_those_behind_it_are_told_that_it_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn status_names_the_agent_of_the_session_and_says_that_it_is_gone() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    room.says("@ann", "/agent local").await;
+    room.settled().await;
+    gateway.removes_local();
+    room.says("@ann", "/status").await;
+    let status = last(&room).await;
+    let lines: Vec<_> = status.lines().collect();
+    assert!(lines[1].starts_with("Agent: local. Session "), "{status}");
+    assert_eq!(
+        lines[2..],
+        [
+            "The agent local is no longer there. /agent lists the others; /agent default goes back to the usual one."
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_session_does_not_keep_an_agent_that_is_gone() {
     let gateway = TestGateway::start().await;
     let room = gateway.room();

@@ -12,6 +12,26 @@ fn told(heard: &Heard) -> Vec<String> {
     before.chain([format!("asked: {}", heard.prompt)]).collect()
 }
 
+/// The guide is no agent: an agent that follows it begins with an empty history.
+#[tokio::test(start_paused = true)]
+async fn the_words_of_the_guide_are_not_remembered() {
+    let mut gateway = TestGateway::start().await;
+    let room = gateway.room();
+    let guide = gateway.has_only_the_guide();
+    guide.script().says(["Set GATEWAY_PROXY_URL."]);
+    room.says("@ann", "hello?").await;
+    assert_snapshot!(room.settled().await, @"
+    @ann  hello?
+    bot   Set GATEWAY_PROXY_URL.
+    ");
+    gateway.restart().await;
+    room.says("@ann", "and now?").await;
+    room.settled().await;
+    let heard = gateway.agent_itself().heard();
+    assert_eq!(told(&heard[0]), ["asked: and now?"]);
+    assert_eq!(guide.heard().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn history_reaches_the_agent_and_the_prompt_comes_once() {
     let gateway = TestGateway::start().await;

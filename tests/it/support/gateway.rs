@@ -245,6 +245,17 @@ impl TestGateway {
         self.agents.replace(AgentTable::new(now.default_name().clone(), now.default_agent().clone()));
     }
 
+    /// Leaves only the built-in guide, as before anything is configured; [`restart`](Self::restart) brings the agents
+    /// back. Returns the guide.
+    pub fn has_only_the_guide(&self) -> Scripted {
+        let guide = Scripted::new(AgentKind::Guide, "the guide", RewindSupport::Possible, false);
+        self.agents.replace(AgentTable::new(AgentName::guide(), Arc::new(guide.clone())));
+        let mut agents = open_agents();
+        agents.by_name.insert(AgentName::guide(), AgentPolicy::default());
+        self.reload_agents(self.setup.rules.clone(), agents);
+        guide
+    }
+
     /// The operator at the command line.
     pub fn operator(&self) -> Operator {
         let running = self.running.as_ref().unwrap();

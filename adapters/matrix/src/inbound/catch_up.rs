@@ -23,7 +23,7 @@ impl SyncReader<'_> {
         let stored = self.account.client.state_store().get_kv_data(StateStoreDataKey::SyncToken).await;
         let stored =
             stored.map_err(|error| from_sdk(error.into()))?.and_then(|token| token.into_sync_token());
-        // Without a position of our own everything up to now is history, whatever the SDK has read before.
+        // Without a position of our own everything up to now is history, even if the SDK has a position.
         let token = match stored {
             Some(token) if cursor.is_some() => token,
             Some(_) | None => self.arrive().await?,

@@ -17,7 +17,7 @@ impl OwnNames<'_> {
     /// it is for people.
     pub fn are_mentioned(&self, said: &MessageContent) -> bool {
         match &said.mentions {
-            // A client that sends `m.mentions` means nobody else, whatever its links are.
+            // A client that sends `m.mentions` means nobody else, even if it links to them.
             Some(mentioned) => mentioned.iter().any(|user| user == self.id),
             None => said.html.as_deref().is_some_and(|html| self.are_linked(html)),
         }

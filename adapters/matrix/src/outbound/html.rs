@@ -35,7 +35,7 @@ pub(super) struct RenderedHtml {
     pub blocks: usize,
     pub paragraphs: usize,
     /// Start of the last block whose first line is complete: an incomplete line may still become another kind of
-    /// block. The HTML before this point stays as it is, whatever text follows.
+    /// block. The HTML before this point stays as it is; no text that follows changes it.
     pub last: Option<BlockBoundary>,
     /// Whether the HTML grew too large, so that the rest is missing.
     pub overflown: bool,
@@ -101,7 +101,7 @@ pub(super) fn write(markdown: &str) -> RenderedHtml {
 /// Closing of an open element.
 enum ElementEnd {
     Tag(&'static str),
-    /// It was nested too deeply and has no tag.
+    /// An element that was nested too deeply and has no tag.
     Nothing,
     /// A link, and the text to insert if it has none.
     Link(&'static str),
