@@ -8,6 +8,7 @@ mod ask;
 mod event;
 mod info;
 mod model_params;
+mod note_scope;
 mod registry;
 mod turn;
 
@@ -26,6 +27,7 @@ pub use event::{
 };
 pub use info::{AgentInfo, AgentKind, FallbackInfo, RewindSupport};
 pub use model_params::ModelParams;
+pub use note_scope::NoteScope;
 pub use registry::{AgentInfos, AgentRegistry, AgentTable, NamedAgent};
 pub use turn::{
     AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,

@@ -45,6 +45,7 @@ mod run;
 mod session_ends;
 mod sink;
 mod source;
+mod token_budget;
 mod upstream_reports;
 
 use std::collections::{HashMap, VecDeque};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentScratch, ModelParams};
+use super::{AgentScratch, ModelParams, NoteScope};
 use crate::ids::{AgentName, SessionId, TurnId};
 
 /// One turn as an agent sees it.
@@ -43,6 +43,12 @@ pub struct AgentTurn {
     pub params: ModelParams,
     /// Name that scopes an agent's memory, if an app sent one.
     pub memory: Option<String>,
+    /// The notes that an agent of ours may read and write in this turn; `None` for none.
+    pub notes: Option<NoteScope>,
+    /// The model that a person chose for the session with `/model`.
+    pub model: Option<String>,
+    /// Tokens that the budget still allows the turn to use; `None` without a budget.
+    pub tokens_left: Option<u64>,
     /// Number of relays that the turn has come through.
     pub hops: u32,
     /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.

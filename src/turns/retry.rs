@@ -60,6 +60,11 @@ impl Turns {
                     Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running))).await?;
                     return Ok(RunResult::Over(TurnOutcome::Failed { words }));
                 }
+                AttemptEnd::UsedUp(used_up) => {
+                    let question = Reload::Question;
+                    Box::pin(self.load_input(row, turn, &mut prepared, question, (sink, running))).await?;
+                    return Ok(RunResult::Over(source::used_up(&row.source, used_up)));
+                }
             };
             self.learn_from(row, &end);
             let facts = AttemptFacts {
