@@ -60,7 +60,7 @@ async fn a_person_is_told_before_the_limit_and_at_it_and_then_nothing_is_asked()
     bot   so
     note  Your 1000 tokens for 24 hours are used up. They become free again as the hours pass; /usage shows how many are left.
     @ann  more?
-    bot   ⚠️ Your 1000 tokens for 24 hours are used up, so nothing was asked. Please try again after TIME UTC; /usage shows what was used.
+    note  ⚠️ Your 1000 tokens for 24 hours are used up, so nothing was asked. Please try again after TIME UTC; /usage shows what was used.
     ");
     assert_eq!(left(&gateway), [Some(1000), Some(300), Some(150), Some(100)], "nothing was sent after that");
 }
@@ -113,7 +113,7 @@ async fn the_tokens_of_an_agent_are_for_everybody_together() {
     bot   so
     note  Of the 1500 tokens that everybody together may use with the agent proxy in 24 hours, 200 are left. /usage shows what was used.
     @bob  more?
-    bot   ⚠️ The 1500 tokens that everybody together may use with the agent proxy in 24 hours are used up, so nothing was asked. Please try again after TIME UTC.
+    note  ⚠️ The 1500 tokens that everybody together may use with the agent proxy in 24 hours are used up, so nothing was asked. Please try again after TIME UTC.
     ");
     assert!(room.now().ends_with(
         "note  The 1500 tokens that everybody together may use with the agent proxy in 24 hours are used up.\n"

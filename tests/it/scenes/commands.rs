@@ -26,7 +26,7 @@ async fn help_lists_what_can_be_said() {
           - `/title` names this conversation
           - `/whoami` shows who you are here and what you may do
           - `/usage` shows how many questions and tokens were used
-          - `/memory` shows what the agent has noted: about you in a direct chat, about the room elsewhere; `/memory forget NUMBER` removes a note, `/memory add TEXT` adds one
+          - `/memory` lists the agent's notes about you, in a shared room about the room; `/memory forget NUMBER` and `/memory add TEXT` change them
           - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
           - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
