@@ -53,19 +53,19 @@ pub(super) fn tell_crossed_marks(
     rules: &Rules,
     max_text: usize,
 ) -> store::Result<()> {
+    let Some(question) = turn.source.room() else { return Ok(()) };
     let Some(agent) = tx.request_agent(&turn.id)? else { return Ok(()) };
     let payer = TokenPayer::of(&turn.source);
     for (party, limit) in parties(rules.budget, &payer, &agent) {
         let after = tx.tokens_used(party)?;
         let before = after.saturating_sub(store::counted_tokens(usage));
         let Some((mark, phrase)) = crossed(party, limit, before, after) else { continue };
-        let Some(question) = turn.source.room() else { return Ok(()) };
         let (kind, account, owner) = match party {
             TokenBudget::Payer(_) => ("person", question.account.as_str(), question.author.as_str()),
             TokenBudget::Agent(agent) => ("agent", "", agent.as_str()),
         };
-        let day = (unix_now() / DAY).to_string();
-        let key = notice_key("budget", &[kind, account, owner, mark, &day]);
+        let (day, limit) = ((unix_now() / DAY).to_string(), limit.to_string());
+        let key = notice_key("budget", &[kind, account, owner, mark, &limit, &day]);
         if let Some(notice) = source::notice(&turn.source, key, max_text) {
             notice.tell(tx, &rules.words, &phrase)?;
         }
