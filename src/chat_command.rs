@@ -27,6 +27,8 @@ chat_commands! {
     New "new",
     /// Lists the agents, or begins a new session with one.
     Agent "agent",
+    /// Lists the models of the agent, or chooses one for this session.
+    Model "model",
     /// Ends the running turn and those that wait.
     Stop "stop",
     /// Asks the last question again.
@@ -45,12 +47,16 @@ chat_commands! {
     Whoami "whoami",
     /// Says how much was used.
     Usage "usage",
+    /// Shows or changes the notes that the agent keeps.
+    Memory "memory",
     /// Allows an action that an agent asks for.
     Approve "approve",
     /// Refuses an action that an agent asks for.
     Deny "deny",
     /// Answers a question of an agent: an option, or own words.
     Answer "answer",
+    /// Lists the grants that hold here, or revokes one.
+    Approvals "approvals",
     #[cfg(feature = "testing")]
     /// Ends as a test wants it to.
     SelfCheck "self-check",

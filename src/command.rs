@@ -6,7 +6,10 @@
 
 mod after_commit;
 pub mod agents;
+mod approvals;
 pub mod asks;
+mod memory;
+mod models;
 #[cfg(feature = "testing")]
 mod self_check;
 mod sessions;
@@ -22,7 +25,7 @@ use crate::chat_command::ChatCommand;
 use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::ids::{SessionId, TurnId, idempotency_key};
 use crate::post_commit::PostCommit;
-use crate::rules::{AccountRules, AgentRules, SessionKey};
+use crate::rules::{AccountRules, AgentRules, BudgetConfig, SessionKey};
 use crate::store::{OpenTurn, Result, RoomTurn, SessionRow, TurnRow, TurnState, Tx};
 use crate::turn_source::{RoomQuestion, TurnSource};
 use crate::util::one_line;
@@ -60,6 +63,7 @@ impl ChatCommand {
             Self::Help => (TextKey::HelpHelp, InTransaction(help)),
             Self::New => (TextKey::HelpNew, InTransaction(new)),
             Self::Agent => (TextKey::HelpAgent, InTransaction(agents::run)),
+            Self::Model => (TextKey::HelpModel, InTransaction(models::run)),
             Self::Stop => (TextKey::HelpStop, InTransaction(stop)),
             Self::Retry => (TextKey::HelpRetry, InTransaction(retry)),
             Self::Undo => (TextKey::HelpUndo, InTransaction(undo)),
@@ -78,6 +82,7 @@ impl ChatCommand {
             Self::Usage => {
                 (TextKey::HelpUsage, InTransaction(|call| sessions::usage(call.context, &call.session)))
             }
+            Self::Memory => (TextKey::HelpMemory, InTransaction(memory::run)),
             Self::Approve => {
                 (TextKey::HelpApprove, InTransaction(|call| asks::approve(call.context, call.behind)))
             }
@@ -85,6 +90,7 @@ impl ChatCommand {
             Self::Answer => {
                 (TextKey::HelpAnswer, InTransaction(|call| asks::answer(call.context, call.behind)))
             }
+            Self::Approvals => (TextKey::HelpApprovals, InTransaction(approvals::run)),
             #[cfg(feature = "testing")]
             Self::SelfCheck => return (None, after_commit(self_check::run, RestartPolicy::Refuse)),
         };
@@ -132,6 +138,8 @@ pub struct CommandContext<'a> {
     pub agents: &'a AgentInfos,
     /// Rules about who may talk to which agent.
     pub agent_rules: &'a AgentRules,
+    /// Budgets of tokens.
+    pub budget: BudgetConfig,
     /// The decision that permitted the command.
     pub decision: AccessDecision,
 }
@@ -208,6 +216,7 @@ fn new(call: &CommandCall<'_>) -> Result<CommandOutcome> {
         after.push(PostCommit::EndSessions);
     } else {
         context.tx.set_agent(&session.id, agent)?;
+        context.tx.choose_model(&session.id, None)?;
     }
     // The hub makes a prompt of the words after `/new`; its answer needs no confirmation beside it.
     Ok((after, call.behind.is_empty().then(|| TextKey::NewSession.into())))

@@ -49,6 +49,7 @@ mod session_queue;
 mod sink;
 mod source;
 mod turn_run;
+mod token_budget;
 mod upstream_reports;
 
 use std::collections::HashMap;

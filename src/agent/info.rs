@@ -18,6 +18,8 @@ pub struct AgentInfo {
     pub resume: bool,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,
+    /// Models that a person may choose among for a session, the usual one first; empty for an agent without a choice.
+    pub models: Vec<String>,
 }
 
 impl AgentInfo {

@@ -49,6 +49,7 @@ impl Agent for GuideAgent {
             rewind: RewindSupport::Possible,
             resume: false,
             fallback: None,
+            models: Vec::new(),
         }
     }
 

@@ -62,6 +62,7 @@ impl Agent for ModelAgent {
             rewind: RewindSupport::Possible,
             resume: false,
             fallback: None,
+            models: Vec::new(),
         }
     }
 

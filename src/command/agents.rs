@@ -8,7 +8,7 @@ use crate::agent::AgentInfos;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, TurnId};
 use crate::post_commit::PostCommit;
-use crate::store::Result;
+use crate::store::{Result, SessionRow};
 use crate::util::one_line;
 
 /// The word that stands for the agent of the place.
@@ -52,18 +52,14 @@ pub(super) fn refusal_to_allow(
 /// Carries the command out. The hub has refused a choice that its author must not make.
 pub(super) fn run(call: &CommandCall<'_>) -> Result<CommandOutcome> {
     let CommandCall { context, key, session, open, behind } = call;
-    let of_place = || {
-        let of_room = context.rules.agent_in(&context.event.place.room).cloned();
-        of_room.unwrap_or_else(|| context.agents.default_name().clone())
-    };
-    let current = session.agent.clone().unwrap_or_else(of_place);
+    let current = current(context, session);
     if behind.is_empty() {
         return say(TextKey::Agents.with("list", list(context, &current)));
     }
     let Some(chosen) = wanted(behind, context.agents) else {
         return say(TextKey::AgentNone.with("name", one_line(behind, 64)));
     };
-    let next = chosen.clone().unwrap_or_else(of_place);
+    let next = chosen.clone().unwrap_or_else(|| of_place(context));
     if next == current {
         // The choice itself may still change: from a name to the agent of the place, whichever that will be.
         context.tx.set_agent(&session.id, chosen.as_ref())?;
@@ -76,9 +72,23 @@ pub(super) fn run(call: &CommandCall<'_>) -> Result<CommandOutcome> {
             context.tx.begin_session_with(key, chosen.as_ref())?;
             after.push(PostCommit::EndSessions);
         }
-        false => context.tx.set_agent(&session.id, chosen.as_ref())?,
+        false => {
+            context.tx.set_agent(&session.id, chosen.as_ref())?;
+            context.tx.choose_model(&session.id, None)?;
+        }
     }
     Ok((after, Some(TextKey::AgentChosen.with("name", next.as_str()))))
+}
+
+/// The name of the agent that answers in a session of this place.
+pub(super) fn current(context: &CommandContext<'_>, session: &SessionRow) -> AgentName {
+    session.agent.clone().unwrap_or_else(|| of_place(context))
+}
+
+/// The name of the agent of the place.
+fn of_place(context: &CommandContext<'_>) -> AgentName {
+    let of_room = context.rules.agent_in(&context.event.place.room).cloned();
+    of_room.unwrap_or_else(|| context.agents.default_name().clone())
 }
 
 /// The agents that the author may talk to, a line each.

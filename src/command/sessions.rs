@@ -5,11 +5,11 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{ChatCommand, CommandContext, CommandOutcome, may, may_do, say};
+use super::{ChatCommand, CommandContext, CommandOutcome, agents, may, may_do, say};
 use crate::access::{AccessAction, AccessRule, GrantScope};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::rules::SessionKey;
-use crate::store::{ListedSession, Result, SessionRow, UsageTotals};
+use crate::store::{ListedSession, Result, SessionRow, TokenBudget, TokenPayer, UsageTotals};
 use crate::util::UtcTime;
 use crate::util::one_line;
 
@@ -115,11 +115,29 @@ pub(super) fn whoami(context: &CommandContext<'_>, session: &SessionRow) -> Resu
 
 /// `/usage`
 pub(super) fn usage(context: &CommandContext<'_>, session: &SessionRow) -> Result<CommandOutcome> {
-    let by_person = |seconds| context.tx.used_by_person(context.account, &context.event.author.id, seconds);
-    say(TextKey::Usage
+    let author = &context.event.author.id;
+    let by_person = |seconds| context.tx.used_by_person(context.account, author, seconds);
+    let usage = TextKey::Usage
         .with("session", used(context.tx.used_by_session(&session.id)?))
         .with("day", used(by_person(DAY)?))
-        .with("month", used(by_person(30 * DAY)?)))
+        .with("month", used(by_person(30 * DAY)?));
+    let mut lines = vec![context.words.say(&usage)];
+    if let Some(limit) = context.budget.person {
+        let payer = TokenPayer::person(context.account.as_str(), author.as_str());
+        let used = context.tx.tokens_used(TokenBudget::Payer(&payer))?;
+        lines.push(context.words.say(&budget_line(TextKey::UsageBudgetPerson.into(), used, limit)));
+    }
+    if let Some(limit) = context.budget.agent {
+        let agent = agents::current(context, session);
+        let used = context.tx.tokens_used(TokenBudget::Agent(&agent))?;
+        let phrase = TextKey::UsageBudgetAgent.with("name", agent.as_str());
+        lines.push(context.words.say(&budget_line(phrase, used, limit)));
+    }
+    say(LocalizedText::Said(lines.join("\n")))
+}
+
+fn budget_line(phrase: LocalizedText, used: u64, limit: u64) -> LocalizedText {
+    phrase.with("used", used).with("limit", limit).with("left", limit.saturating_sub(used))
 }
 
 fn used(used: UsageTotals) -> LocalizedText {
@@ -146,7 +164,7 @@ fn title_of(listed: &ListedSession) -> LocalizedText {
 }
 
 /// `2026-11-16 04:13`, of seconds since 1970.
-fn moment(at: i64) -> String {
+pub(super) fn moment(at: i64) -> String {
     let utc = UtcTime::from(UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default()));
     let UtcTime { year, month, day, hour, minute, .. } = utc;
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")

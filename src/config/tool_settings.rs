@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::{BaseUrl, Secret};
 use crate::ids::AgentName;
+// The rules stand below the configuration, and a reload changes the budget.
+pub use crate::rules::BudgetConfig;
 
 /// A tool of the small fixed set, by its name in the configuration and for models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,13 +156,4 @@ impl Default for ReviewConfig {
     fn default() -> Self {
         Self { memory: 10, skills: 10, agent: None }
     }
-}
-
-/// `budget:`, tokens of one day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BudgetConfig {
-    /// Most tokens that one person, or one app, may use with all agents together.
-    pub person: Option<u64>,
-    /// Most tokens that all people together may use with one agent.
-    pub agent: Option<u64>,
 }

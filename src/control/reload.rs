@@ -39,6 +39,7 @@ pub(super) fn compare(
 ) -> ReloadReport {
     let mut keys = ReloadedKeys::default();
     keys.now("words", rules.words != next.words);
+    keys.now("budget", rules.budget != next.budget);
     let names: BTreeSet<_> = rules.accounts.keys().chain(next.accounts.keys()).collect();
     for name in names {
         // An account that is new or removed is a platform that starts or ends; it is listed below.

@@ -231,7 +231,7 @@ async fn grants(State(control): State<Arc<ControlState>>) -> HandlerResult<Grant
 
 impl From<GrantRow> for GrantView {
     fn from(row: GrantRow) -> Self {
-        let GrantRow { id, title, session, account, room, by, granted, expires } = row;
+        let GrantRow { id, title, session, account, room, by, granted, expires, agent: _ } = row;
         let (account, room) = (account.to_string(), room.to_string());
         Self { id, title, session: session.map(|session| session.0), account, room, by, granted, expires }
     }

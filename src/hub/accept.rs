@@ -17,11 +17,11 @@ use crate::access::{
 use crate::agent::{AgentInfo, AgentInfos, RewindSupport};
 use crate::chat_command::ChatCommand;
 use crate::command::{self, CommandContext, ParsedMessage};
-use crate::i18n::{LocalizedText, TextCatalog, TextKey};
+use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 use crate::notice::{Notice, notice_key};
 use crate::post_commit::PostCommit;
-use crate::rules::{AccountRules, AgentRules, LiveRules, SessionKey};
+use crate::rules::{AccountRules, LiveRules, Rules, SessionKey};
 use crate::store::{OutboxKind, OutboxRow, Result, TurnRow, Tx};
 
 /// Data that the transaction of a batch needs.
@@ -49,9 +49,7 @@ impl AcceptBatch {
         for event in &batch.events {
             if tx.mark_new(&self.account, &event.place.room, &event.id)? {
                 let late = batch.late;
-                let (words, agent_rules) = (&now.words, &now.agents);
-                let context =
-                    EventContext { acceptor: self, tx, words, rules: &rules, agent_rules, event, late };
+                let context = EventContext { acceptor: self, tx, all: &now, rules: &rules, event, late };
                 accepted.after.extend(context.apply(&mut accepted.strangers)?);
             }
         }
@@ -72,8 +70,8 @@ impl AcceptBatch {
         let now = self.live.now();
         let rules = now.account(&self.account);
         for event in &batch.events {
-            let (words, agent_rules, late) = (&now.words, &now.agents, batch.late);
-            let context = EventContext { acceptor: self, tx, words, rules: &rules, agent_rules, event, late };
+            let late = batch.late;
+            let context = EventContext { acceptor: self, tx, all: &now, rules: &rules, event, late };
             if context.remembered_by()?.iter().any(|agent| agent.rewind == RewindSupport::Unknown) {
                 return Ok(true);
             }
@@ -108,12 +106,10 @@ pub struct EventContext<'a> {
     pub(super) acceptor: &'a AcceptBatch,
     /// The open transaction of the batch; the event has all its effects there.
     pub tx: &'a Tx<'a>,
-    /// Texts that rooms are shown.
-    pub words: &'a TextCatalog,
+    /// All rules, with the texts that rooms are shown.
+    pub all: &'a Rules,
     /// Rules of the account.
     pub rules: &'a AccountRules,
-    /// Rules about who may talk to which agent.
-    pub agent_rules: &'a AgentRules,
     /// The event itself.
     pub event: &'a RoomEvent,
     /// The event happened while we were not reading.
@@ -267,7 +263,7 @@ impl EventContext<'_> {
             ParsedMessage::Prompt => self.prompt(message),
             ParsedMessage::Unknown(words) => {
                 let notice = self.notice_as(self.notice_key("n", &self.event.id), &self.event.id);
-                notice.refuse(self.tx, self.words, &words)?;
+                notice.refuse(self.tx, &self.all.words, &words)?;
                 Ok(Vec::new())
             }
             ParsedMessage::Command(command, behind) => {
@@ -304,7 +300,7 @@ impl EventContext<'_> {
     fn agent_refusal(&self, parsed: &ParsedMessage, rule: AccessRule) -> Result<Option<LocalizedText>> {
         let agent = match parsed {
             ParsedMessage::Prompt => self.agent_name(self.tx.chosen_agent(&self.key())?),
-            ParsedMessage::Command(ChatCommand::New, behind) if !behind.is_empty() => {
+            ParsedMessage::Command(ChatCommand::New | ChatCommand::Model, behind) if !behind.is_empty() => {
                 self.agent_name(self.tx.chosen_agent(&self.key())?)
             }
             ParsedMessage::Command(ChatCommand::Agent, behind) => {
@@ -335,7 +331,7 @@ impl EventContext<'_> {
         if !self.acceptor.agents.has(agent) {
             return Some(TextKey::AgentGone.with("name", agent.as_str()));
         }
-        let is_refused = !self.agent_rules.admit(agent, self.asker(rule));
+        let is_refused = !self.all.agents.admit(agent, self.asker(rule));
         is_refused.then(|| TextKey::AgentRefused.with("name", agent.as_str()))
     }
 
@@ -357,10 +353,11 @@ impl EventContext<'_> {
             account: self.account(),
             event: self.event,
             rules: self.rules,
-            words: self.words,
+            words: &self.all.words,
             agent: self.agent()?,
             agents: &self.acceptor.agents,
-            agent_rules: self.agent_rules,
+            agent_rules: &self.all.agents,
+            budget: self.all.budget,
             decision,
         })
     }
@@ -423,7 +420,7 @@ impl EventContext<'_> {
 
     /// Tells the room something about an earlier message, once for each message and `what`.
     pub(super) fn notice_on(&self, message: &EventId, what: &str, phrase: &LocalizedText) -> Result<()> {
-        self.notice_as(self.notice_key(what, message), message).tell(self.tx, self.words, phrase)
+        self.notice_as(self.notice_key(what, message), message).tell(self.tx, &self.all.words, phrase)
     }
 
     /// Tells the room something about an earlier message, once for each value of `about`.
@@ -434,7 +431,7 @@ impl EventContext<'_> {
         message: &EventId,
         phrase: &LocalizedText,
     ) -> Result<()> {
-        self.notice_as(notice_key(what, about), message).tell(self.tx, self.words, phrase)
+        self.notice_as(notice_key(what, about), message).tell(self.tx, &self.all.words, phrase)
     }
 
     /// The key of what [`notice_on`](Self::notice_on) says.
@@ -451,7 +448,7 @@ impl EventContext<'_> {
         not_before: i64,
     ) -> Result<()> {
         let notice = self.notice_as(key.clone(), &self.event.id);
-        notice.change(self.tx, self.words, phrase, revision, not_before)
+        notice.change(self.tx, &self.all.words, phrase, revision, not_before)
     }
 
     /// Puts a mark on the event where the platform has marks.

@@ -25,6 +25,7 @@ pub struct GrantRow {
     pub by: String,
     pub granted: i64,
     pub expires: i64,
+    pub agent: Option<AgentName>,
 }
 
 impl Tx<'_> {
@@ -105,11 +106,30 @@ impl Tx<'_> {
 
     /// Every grant that holds, oldest first.
     pub fn grants(&self) -> Result<Vec<GrantRow>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT id, title, session, account, room, by, granted, expires FROM grants
-             WHERE expires > ?1 ORDER BY granted, id",
-        )?;
-        let rows = query.query_map([unix_now()], |row| {
+        self.grants_where("TRUE", params![unix_now()])
+    }
+
+    /// The grants that hold in a room, as the kind of place that it is now, and in one of its sessions; oldest first.
+    pub fn grants_in(
+        &self,
+        account: &AccountId,
+        room: &RoomId,
+        place: PlaceKind,
+        session: &SessionId,
+    ) -> Result<Vec<GrantRow>> {
+        self.grants_where(
+            "account = ?2 AND room = ?3 AND place = ?4 AND (session IS NULL OR session = ?5)",
+            params![unix_now(), account.as_str(), room.as_str(), place.name(), session.0],
+        )
+    }
+
+    /// The grants that fit a condition and do not expire before the first value, the time now.
+    fn grants_where(&self, filter: &str, values: impl rusqlite::Params) -> Result<Vec<GrantRow>> {
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT id, title, session, account, room, by, granted, expires, agent FROM grants
+             WHERE expires > ?1 AND {filter} ORDER BY granted, id"
+        ))?;
+        let rows = query.query_map(values, |row| {
             Ok(GrantRow {
                 id: row.get(0)?,
                 title: row.get(1)?,
@@ -119,6 +139,7 @@ impl Tx<'_> {
                 by: row.get(5)?,
                 granted: row.get(6)?,
                 expires: row.get(7)?,
+                agent: row.get::<_, Option<String>>(8)?.as_deref().and_then(AgentName::new),
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

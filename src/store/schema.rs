@@ -344,5 +344,25 @@ CREATE TABLE turn_records (
     text_end INTEGER NOT NULL,             -- length of the text of the turn by then
     PRIMARY KEY (turn, number)
 ) WITHOUT ROWID;
+-- Notes that agents of ours keep about a person, a room, or a session key of an app.
+CREATE TABLE agent_notes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,                   -- the owner, see `NoteScope`
+    text TEXT NOT NULL, at INTEGER NOT NULL
+);
+CREATE INDEX agent_notes_scope ON agent_notes (scope, id);
+-- The model that a person chose for a session. NULL: the usual one of its agent.
+ALTER TABLE sessions ADD COLUMN chosen_model TEXT;
+-- Tokens of the last 24 hours, for budgets. Apart from the turns, which go with their session.
+CREATE TABLE token_use (
+    at INTEGER NOT NULL,
+    account TEXT NOT NULL, author TEXT NOT NULL, -- as in `turns`
+    session_key TEXT,                      -- hash of the session key that an app sent
+    agent TEXT NOT NULL,                   -- the agent that was asked
+    tokens INTEGER NOT NULL
+);
+CREATE INDEX token_use_at ON token_use (at);
+CREATE INDEX token_use_payer ON token_use (account, author, session_key, at, tokens);
+CREATE INDEX token_use_agent ON token_use (agent, at, tokens);
 ",
 ];

@@ -26,6 +26,8 @@ pub struct SessionRow {
     pub used: i64,
     /// The agent that was chosen for it; `None` for the agent of its place, or the default one.
     pub agent: Option<AgentName>,
+    /// The model that was chosen for it among those of its agent; `None` for the agent's usual one.
+    pub chosen_model: Option<String>,
 }
 
 /// A session as people choose from a list.
@@ -63,10 +65,10 @@ fn is_plain(id: &str) -> bool {
     id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-const COLUMNS: &str = "id, forks, number, title, used, agent";
+const COLUMNS: &str = "id, forks, number, title, used, agent, chosen_model";
 
 /// The columns of a list, before [`FIRST_QUESTION`].
-const LISTED: &str = "id, forks, number, title, used, agent, current,
+const LISTED: &str = "id, forks, number, title, used, agent, chosen_model, current,
     (SELECT count(*) FROM messages WHERE messages.session = sessions.id)";
 
 /// A session's first question. Only its beginning: it may be long, and one line of it is shown.
@@ -118,6 +120,14 @@ impl Tx<'_> {
         self.conn
             .prepare_cached("UPDATE sessions SET agent = ?2 WHERE id = ?1")?
             .execute(params![id.0, agent.map(AgentName::as_str)])?;
+        Ok(())
+    }
+
+    /// Chooses the model of a session; `None` for the usual one of its agent.
+    pub fn choose_model(&self, id: &SessionId, model: Option<&str>) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET chosen_model = ?2 WHERE id = ?1")?
+            .execute(params![id.0, model])?;
         Ok(())
     }
 
@@ -305,16 +315,17 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         title: row.get(3)?,
         used: row.get(4)?,
         agent: row.get::<_, Option<String>>(5)?.as_deref().and_then(AgentName::new),
+        chosen_model: row.get(6)?,
     })
 }
 
 fn read_listed(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
     let session = read_session(row)?;
     Ok(ListedSession {
-        title: known_by(session.title.clone(), row.get(8)?),
+        title: known_by(session.title.clone(), row.get(9)?),
         session,
-        current: row.get(6)?,
-        messages: row.get(7)?,
+        current: row.get(7)?,
+        messages: row.get(8)?,
     })
 }
 
@@ -350,7 +361,9 @@ mod tests {
         let all = ids.flat_map(|id| {
             [0, 1].map(|forks| {
                 let id = SessionId(id.clone());
-                SessionRow { id, forks, number: 1, title: None, used: 0, agent: None }.upstream_id().0
+                SessionRow { id, forks, number: 1, title: None, used: 0, agent: None, chosen_model: None }
+                    .upstream_id()
+                    .0
             })
         });
         let mut all: Vec<_> = all.collect();

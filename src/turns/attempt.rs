@@ -9,6 +9,7 @@ use super::fallback_notices;
 use super::input_slot::Reload;
 use super::output::TurnOutput;
 use super::source::{self, may_talk_to};
+use super::token_budget::{self, UsedUp};
 use super::turn_run::TurnRun;
 use crate::agent::{
     AgentError, AgentErrorKind, AgentInfo, AttemptKind, PreparedTurn, RewindSupport, SharedAgent, TurnEnd,
@@ -18,7 +19,7 @@ use crate::ids::{AgentName, TurnId};
 use crate::metrics::GaugeGuard;
 use crate::poll_when_woken::poll_when_woken;
 use crate::rules::Rules;
-use crate::store::{self, Tx};
+use crate::store::{self, TokenPayer, Tx};
 use crate::testing::failpoint;
 
 /// How one try ended.
@@ -28,6 +29,8 @@ pub(super) enum AttemptEnd {
     /// The asker may not talk to the agent of the turn any more, as this sentence says. Nothing ran, and the agent is
     /// not to blame.
     NotAdmitted(LocalizedText),
+    /// A budget of tokens is used up. Nothing ran, and the agent is not to blame.
+    UsedUp(UsedUp),
 }
 
 /// Why the transaction did not store a request.
@@ -38,6 +41,8 @@ enum DispatchRefusal {
     WithoutFallback,
     /// The asker may not talk to the agent of the turn any more.
     NotAdmitted(LocalizedText),
+    /// A budget of tokens is used up.
+    UsedUp(UsedUp),
 }
 
 /// Whether the agent may be run with the request of a try.
@@ -164,12 +169,16 @@ impl TurnRun<'_> {
                 DispatchRefusal::NotAdmitted(words) => {
                     return Ok(RequestReadiness::Ended(AttemptEnd::NotAdmitted(words)));
                 }
+                DispatchRefusal::UsedUp(used_up) => {
+                    return Ok(RequestReadiness::Ended(AttemptEnd::UsedUp(used_up)));
+                }
             }
         }
     }
 
     /// Stores the request, and settles in the same transaction whether the asker may talk to the agent that it was made
-    /// for, under which id that agent is asked in the session, and whether the room is told that the fallback answers.
+    /// for, how many tokens the budget leaves, under which id that agent is asked in the session, and whether the room is
+    /// told that the fallback answers.
     async fn dispatch(
         &mut self,
         about: &AgentInfo,
@@ -187,6 +196,7 @@ impl TurnRun<'_> {
             false => Some(turn.agent.clone()),
         };
         let attempt = turn.attempt;
+        let payer = TokenPayer::of(&row.source);
         let notice = match prepared.agent == turn.agent {
             true => None,
             false => Some(fallback_notices::away(row, max, about, &turns.live.now().words)),
@@ -198,6 +208,12 @@ impl TurnRun<'_> {
             {
                 return Ok(Err(refusal));
             }
+            let tokens_left = match token_budget::tokens_left(tx, live.now().budget, &payer, &prepared.agent)? {
+                Ok(left) => left,
+                // It is too late to refuse a try that may have run.
+                Err(_) if attempt == AttemptKind::Resume => Some(0),
+                Err(used_up) => return Ok(Err(DispatchRefusal::UsedUp(used_up))),
+            };
             if !tx.dispatch(&id, prompt.as_deref(), &prepared)? {
                 return Ok(Err(DispatchRefusal::Edited));
             }
@@ -211,13 +227,13 @@ impl TurnRun<'_> {
                 Some(_) | None => Vec::new(),
             };
             told.iter().try_for_each(|notice| tx.add_outbox(notice))?;
-            Ok(Ok((asked, !told.is_empty())))
+            Ok(Ok((asked, !told.is_empty(), tokens_left)))
         });
-        let (asked, told) = match written.await? {
+        let (asked, told, tokens_left) = match written.await? {
             Ok(written) => written,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        (turn.session, turn.upstream) = (asked.id, asked.upstream);
+        (turn.session, turn.upstream, turn.tokens_left) = (asked.id, asked.upstream, tokens_left);
         if asked.replaced {
             // Told when the session has nothing more to do.
             turns.ends_wait.store(true, Ordering::Release);

@@ -6,7 +6,7 @@ use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
 
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
-use super::{Turns, answer_files, fallback_notices};
+use super::{Turns, answer_files, fallback_notices, token_budget};
 use crate::agent::{AgentInfo, NamedAgent, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
@@ -175,6 +175,7 @@ impl Turns {
             let rules = self.live.now();
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
+                token_budget::tell_crossed_marks(tx, &row, end.usage, &rules, max)?;
                 if let Some(asked) = tx.request_agent(&row.id)? {
                     if stays {
                         tx.agent_answered(&row.session, &asked)?;

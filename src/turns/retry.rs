@@ -52,6 +52,10 @@ impl TurnRun<'_> {
                     Box::pin(self.load_input(Reload::Question)).await?;
                     return Ok(RunResult::Over(TurnOutcome::Failed { words }));
                 }
+                AttemptEnd::UsedUp(used_up) => {
+                    Box::pin(self.load_input(Reload::Question)).await?;
+                    return Ok(RunResult::Over(source::used_up(&self.row.source, used_up)));
+                }
             };
             self.turns.learn_from(self.row, &end);
             let facts = AttemptFacts {

@@ -10,19 +10,21 @@ use talaria_platform::{PlaceLifetime, SendKey, UserId, spawn_task};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
+use super::token_budget::UsedUp;
 use super::{BudgetPayer, Turns, checkpoint, prompt_text};
 use crate::access::{AccessAction, AccessDecision, AgentAsker, GrantScope, PlaceKind};
-use crate::agent::{AgentTurn, TurnEvent, TurnOrigin};
+use crate::agent::{AgentTurn, NoteScope, TurnEvent, TurnOrigin};
 use crate::chat_command::ChatCommand;
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::TextKey;
 use crate::ids::AgentName;
 use crate::metrics::SurfaceMetrics;
 use crate::notice::Notice;
+use crate::reply::TurnOutcome;
 use crate::rules::Rules;
 use crate::store::{self, TurnRow, Tx};
 use crate::turn_log::TurnLog;
-use crate::turn_source::{RoomQuestion, TurnSource, WhenAway, WhenUnread};
+use crate::turn_source::{AppRequest, RoomQuestion, TurnSource, WhenAway, WhenUnread};
 use crate::{conversation, media};
 
 /// Whether the asker may still ask. It was decided when the prompt came; since then a person may have left, the rules
@@ -153,6 +155,15 @@ pub(super) fn when_away(source: &TurnSource) -> WhenAway {
     }
 }
 
+/// The end of a turn that a budget of tokens leaves nothing for. A program is told when to ask again.
+pub(super) fn used_up(source: &TurnSource, used_up: UsedUp) -> TurnOutcome {
+    let UsedUp { words, retry_after } = used_up;
+    match source {
+        TurnSource::Room(_) => TurnOutcome::Failed { words },
+        TurnSource::App(_) => TurnOutcome::Unavailable { words, rate_limited: true, retry_after },
+    }
+}
+
 /// Whether the prompt may be edited while the turn waits. Comparing prompts costs little, because people's are short.
 pub(super) fn prompt_may_be_edited(source: &TurnSource) -> bool {
     match source {
@@ -197,14 +208,32 @@ pub(super) fn attached(source: &TurnSource, fetched: Option<String>) -> String {
 /// Sets the fields of an agent's turn that depend on the source.
 pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
     match source {
-        TurnSource::Room(question) => turn.origin = room_origin(question),
+        TurnSource::Room(question) => {
+            (turn.origin, turn.notes) = (room_origin(question), Some(room_notes(question)));
+        }
         TurnSource::App(request) => {
+            turn.notes = app_notes(request);
             (turn.parts, turn.params) = (request.parts.clone(), request.params.clone());
             (turn.memory, turn.hops) = (request.memory.clone(), request.hops);
             // An app is no room, but it may relay for one.
             turn.origin = request.origin.clone();
         }
     }
+}
+
+/// The notes of a place. Nobody's own notes enter a prompt that others read the answer to.
+fn room_notes(question: &RoomQuestion) -> NoteScope {
+    let RoomQuestion { account, place, author, direct, .. } = question;
+    match PlaceKind::from(*direct) {
+        PlaceKind::Direct => NoteScope::Person { account: account.clone(), person: author.clone() },
+        PlaceKind::Room => NoteScope::Room { account: account.clone(), room: place.room.clone() },
+    }
+}
+
+/// The notes of an app's session key. Without a key nobody knows for whom the app asks.
+fn app_notes(request: &AppRequest) -> Option<NoteScope> {
+    let key = request.memory.clone()?;
+    Some(NoteScope::AppKey { app: request.app.clone(), key })
 }
 
 fn room_origin(question: &RoomQuestion) -> TurnOrigin {

@@ -104,9 +104,10 @@ impl Turns {
         resumed: bool,
     ) -> AgentTurn {
         let (context, fallback_context) = self.contexts(row);
+        let own = self.agent_of(row);
         let mut turn = AgentTurn {
             id: row.id.clone(),
-            agent: self.agent_of(row).name,
+            agent: own.name,
             session: session.upstream_id(),
             // Settled when the request is stored.
             upstream: None,
@@ -123,7 +124,9 @@ impl Turns {
             params: ModelParams::default(),
             memory: None,
             notes: None,
-            model: None,
+            // A reload may have taken the model off the list since it was chosen.
+            model: session.chosen_model.clone().filter(|model| own.agent.about().models.contains(model)),
+            // Settled when the request is stored.
             tokens_left: None,
             hops: 0,
             without_fallback: false,

@@ -132,6 +132,7 @@ impl Agent for Talker {
             rewind: RewindSupport::Possible,
             resume: false,
             fallback: None,
+            models: Vec::new(),
         }
     }
 

@@ -30,6 +30,7 @@ mod retold;
 mod revoking;
 mod runs;
 mod secrets;
+mod session_keys;
 mod sessions;
 mod sessions_gone;
 mod sessions_rooms;

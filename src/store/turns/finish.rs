@@ -9,7 +9,7 @@ use super::{TurnRow, TurnState};
 use crate::agent::{MessageRole, TokenUsage};
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
-use crate::store::{OutboxKind, OutboxRow, Result, Tx, unix_now};
+use crate::store::{OutboxKind, OutboxRow, Result, TokenPayer, Tx, unix_now};
 use crate::turn_source::{RoomQuestion, TurnSource};
 
 /// The end of a turn, stored in one transaction together with the messages that its room must show.
@@ -100,6 +100,9 @@ impl Tx<'_> {
                 finish.text_replaced,
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
+        if let Some(agent) = self.request_agent(&turn.id)? {
+            self.add_token_use(&TokenPayer::of(&turn.source), &agent, finish.usage)?;
+        }
         if withdrawn {
             self.forget_turn_records(&turn.id)?;
             return self.forget_words(&turn.id);

@@ -112,6 +112,7 @@ impl Agent for Ticker {
             rewind: RewindSupport::Possible,
             resume: false,
             fallback: None,
+            models: Vec::new(),
         }
     }
 

@@ -16,6 +16,7 @@ async fn help_lists_what_can_be_said() {
           - `/help` shows this list
           - `/new` stops the running answer and begins a new conversation; text after it is the first question
           - `/agent` lists the agents; with a name after it, begins a new conversation with that agent: `/agent NAME`, `/agent default`
+          - `/model` lists the models of the agent; with a name after it, chooses one for this conversation: `/model NAME`, `/model default`
           - `/stop` stops the running answer and every message that waits
           - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
@@ -25,9 +26,11 @@ async fn help_lists_what_can_be_said() {
           - `/title` names this conversation
           - `/whoami` shows who you are here and what you may do
           - `/usage` shows how many questions and tokens were used
+          - `/memory` lists the agent's notes about you, in a shared room about the room; `/memory forget NUMBER` and `/memory add TEXT` change them
           - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
           - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
+          - `/approvals` lists what is allowed here without asking again; `/approvals revoke ID` takes it back
     ");
 }
 

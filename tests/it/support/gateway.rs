@@ -16,7 +16,7 @@ use talaria::gateway::{ExitReason, Gateway, GatewayParts};
 use talaria::i18n::TextCatalog;
 use talaria::ids::AgentName;
 use talaria::pace::EDITS;
-use talaria::rules::{AccountRules, AgentPolicy, AgentRules, LiveRules, Rules};
+use talaria::rules::{AccountRules, AgentPolicy, AgentRules, BudgetConfig, LiveRules, Rules};
 use talaria::store::{Store, StoreThreads, Tx};
 use talaria::turns::TurnSettings;
 use talaria_platform::{AccountId, PlatformCapabilities, RateLimit, ShowMode};
@@ -69,6 +69,10 @@ pub struct Setup {
     pub rules: AccountRules,
     /// Texts of rooms.
     pub words: TextCatalog,
+    /// Budgets of tokens.
+    pub budget: BudgetConfig,
+    /// Models of the agent that people may choose, the usual one first.
+    pub models: &'static [&'static str],
 }
 
 impl Default for Setup {
@@ -97,6 +101,8 @@ impl Default for Setup {
                 ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
             },
             words: TextCatalog::default(),
+            budget: BudgetConfig::default(),
+            models: &[],
         }
     }
 }
@@ -172,7 +178,8 @@ impl TestGateway {
             agents,
             folder: tempfile::tempdir().unwrap(),
             chat: Chat::new(about, setup.limit),
-            agent: Scripted::new(AgentKind::Proxy, "scripted", setup.rewind, setup.resumable),
+            agent: Scripted::new(AgentKind::Proxy, "scripted", setup.rewind, setup.resumable)
+                .with_models(setup.models),
             stand_in: Scripted::new(
                 AgentKind::Model,
                 "model small",
@@ -180,7 +187,7 @@ impl TestGateway {
                 setup.stand_in_resumable,
             )
             .slowly(FIRST_WORD),
-            live: LiveRules::new(rules(setup.rules.clone(), setup.words.clone())),
+            live: LiveRules::new(rules(setup.rules.clone(), &setup)),
             setup,
             running: None,
         }
@@ -224,14 +231,19 @@ impl TestGateway {
         &mut self.setup
     }
 
+    /// Changes the models of the agent, from the next start on.
+    pub fn has_models(&mut self, models: &[&str]) {
+        self.agent = self.agent.clone().with_models(models);
+    }
+
     /// Replaces the rules, as a reload does.
     pub fn reload(&self, account: AccountRules) {
-        self.live.replace(rules(account, self.setup.words.clone()));
+        self.live.replace(rules(account, &self.setup));
     }
 
     /// Replaces the rules, with these lists of agents.
     pub fn reload_agents(&self, account: AccountRules, agents: AgentRules) {
-        self.live.replace(Rules { agents, ..rules(account, self.setup.words.clone()) });
+        self.live.replace(Rules { agents, ..rules(account, &self.setup) });
     }
 
     /// Replaces the rules of every account.
@@ -416,9 +428,9 @@ fn nobody() -> SharedAgent {
     Arc::new(Scripted::new(AgentKind::Guide, "nobody", RewindSupport::Possible, false))
 }
 
-fn rules(account: AccountRules, words: TextCatalog) -> Rules {
+fn rules(account: AccountRules, setup: &Setup) -> Rules {
     let accounts = HashMap::from([(AccountId::from("test"), Arc::new(account))]);
-    Rules { accounts, words, agents: open_agents() }
+    Rules { accounts, words: setup.words.clone(), agents: open_agents(), budget: setup.budget }
 }
 
 /// Rules by which everybody may talk to both agents.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
-    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, OptionKind,
+    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, NoteScope, OptionKind,
     PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -106,6 +106,12 @@ pub struct Heard {
     pub parts: Vec<PromptPart>,
     /// The scope of the memory, if an app named one.
     pub memory: Option<String>,
+    /// The notes that it may read and write.
+    pub notes: Option<NoteScope>,
+    /// The model that was chosen for the session.
+    pub model: Option<String>,
+    /// Tokens that the budget leaves for the turn.
+    pub tokens_left: Option<u64>,
     pub history: Vec<SessionMessage>,
     pub session: String,
     pub key: String,
@@ -121,13 +127,26 @@ pub struct Heard {
 
 impl Scripted {
     pub fn new(kind: AgentKind, name: &str, rewind: RewindSupport, resumable: bool) -> Self {
-        let info = AgentInfo { kind, name: name.into(), rewind, resume: resumable, fallback: None };
+        let info = AgentInfo {
+            kind,
+            name: name.into(),
+            rewind,
+            resume: resumable,
+            fallback: None,
+            models: Vec::new(),
+        };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 
     /// Makes the agent pause before the first word of each answer.
     pub fn slowly(self, pause: Duration) -> Self {
         Self { pause, ..self }
+    }
+
+    /// Gives the agent models to choose from, the usual one first.
+    pub fn with_models(self, models: &[&str]) -> Self {
+        let models = models.iter().map(|model| (*model).to_owned()).collect();
+        Self { info: AgentInfo { models, ..self.info }, ..self }
     }
 
     /// Adds a script for the next run.
@@ -299,6 +318,9 @@ impl Agent for Scripted {
                 prompt: turn.prompt.clone(),
                 parts: turn.parts.clone(),
                 memory: turn.memory.clone(),
+                notes: turn.notes.clone(),
+                model: turn.model.clone(),
+                tokens_left: turn.tokens_left,
                 history: turn.history.clone(),
                 session: turn.session.0.clone(),
                 key: turn.key.clone(),

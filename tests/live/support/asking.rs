@@ -96,6 +96,7 @@ impl Agent for Asker {
             rewind: RewindSupport::Possible,
             resume: false,
             fallback: None,
+            models: Vec::new(),
         }
     }
 

@@ -147,6 +147,7 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
           - `/help` shows this list
           - `/new` stops the running answer and begins a new conversation; text after it is the first question
     note  - `/agent` lists the agents; with a name after it, begins a new conversation with that agent: `/agent NAME`, `/agent default`
+    note  - `/model` lists the models of the agent; with a name after it, chooses one for this conversation: `/model NAME`, `/model default`
           - `/stop` stops the running answer and every message that waits
     note  - `/retry` asks the last question again
           - `/undo` takes the last question and its answer back
@@ -156,8 +157,10 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
           - `/title` names this conversation
           - `/whoami` shows who you are here and what you may do
     note  - `/usage` shows how many questions and tokens were used
-          - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
-    note  - `/deny` refuses what the agent asks for: `/deny [code]`
-          - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
+          - `/memory` lists the agent's notes about you, in a shared room about the room; `/memory forget NUMBER` and `/memory add TEXT` change them
+    note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
+          - `/deny` refuses what the agent asks for: `/deny [code]`
+    note  - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
+    note  - `/approvals` lists what is allowed here without asking again; `/approvals revoke ID` takes it back
     ");
 }
