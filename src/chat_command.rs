@@ -45,6 +45,8 @@ chat_commands! {
     Whoami "whoami",
     /// Says how much was used.
     Usage "usage",
+    /// Lists the skills, or shows one.
+    Skills "skills",
     /// Allows an action that an agent asks for.
     Approve "approve",
     /// Refuses an action that an agent asks for.

@@ -10,6 +10,7 @@ pub mod asks;
 #[cfg(feature = "testing")]
 mod self_check;
 mod sessions;
+mod skills;
 mod status;
 
 use std::fmt::Write as _;
@@ -78,6 +79,7 @@ impl ChatCommand {
             Self::Usage => {
                 (TextKey::HelpUsage, InTransaction(|call| sessions::usage(call.context, &call.session)))
             }
+            Self::Skills => (TextKey::HelpSkills, after_commit(skills::run, RestartPolicy::Repeat)),
             Self::Approve => {
                 (TextKey::HelpApprove, InTransaction(|call| asks::approve(call.context, call.behind)))
             }

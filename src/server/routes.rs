@@ -121,8 +121,8 @@ pub fn all() -> Vec<Route> {
         .asks::<responses::ItemsQuery>()
         .answers::<responses::InputItems>(200)
         .fails([404]),
-        get("skills", "/v1/skills", "The skills that are installed: none", discovery::skills)
-            .answers::<discovery::SkillList>(200),
+        get("skills", "/v1/skills", "The skills of the agents, by name", skills::list)
+            .answers::<skills::SkillList>(200),
         get("sessions", SESSIONS, "Sessions, the last used first", sessions::list)
             .asks::<sessions::ListQuery>()
             .answers::<sessions::SessionListing>(200),

@@ -37,6 +37,7 @@ mod rooms;
 mod sessions;
 mod shows;
 mod signals;
+mod skills;
 mod stop;
 mod too_much;
 mod upstream;
