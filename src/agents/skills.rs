@@ -227,9 +227,10 @@ impl SkillSet {
         if self.skills.is_empty() {
             return None;
         }
-        let mut section = "Skills are instructions for certain tasks. Before you begin a task that one of them is about, \
+        let mut section =
+            "Skills are instructions for certain tasks. Before you begin a task that one of them is about, \
                            read it with the tool `skills`, action `view`. Skills:"
-            .to_owned();
+                .to_owned();
         for (at, skill) in self.skills.iter().enumerate() {
             if section.len() + skill.name.len() + skill.description.len() > PROMPT_BYTES {
                 let more = self.skills.len() - at;
@@ -243,7 +244,8 @@ impl SkillSet {
 
     /// Variables that the operator's skills ask for, each once.
     pub fn required_variables(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.skills.iter().flat_map(|skill| skill.variables.iter().cloned()).collect();
+        let mut names: Vec<_> =
+            self.skills.iter().flat_map(|skill| skill.variables.iter().cloned()).collect();
         names.sort();
         names.dedup();
         names

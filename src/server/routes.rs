@@ -9,7 +9,7 @@ use axum::middleware::from_fn_with_state;
 use super::route::{Route, delete, get, patch, post};
 use super::{
     ApiError, Server, approvals, caller, chat, discovery, health, metrics, openapi, origin_guard, responses,
-    run_events, runs, sessions,
+    run_events, runs, sessions, skills,
 };
 
 /// Path of the list of sessions.

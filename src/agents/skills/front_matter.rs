@@ -84,7 +84,9 @@ pub(super) fn body_of(text: &str) -> Result<&str, SkillFault> {
 /// Whether a skill may be called that: a word that is safe in a path and in a command.
 pub(super) fn is_skill_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    name.len() <= NAME_CHARS && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(fits)
+    name.len() <= NAME_CHARS
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(fits)
 }
 
 /// A description as one line.
@@ -95,7 +97,9 @@ pub(super) fn checked_description(written: Option<&str>) -> Result<String, Skill
 
 fn is_variable_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.len() <= VARIABLE_CHARS && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(fits)
+    name.len() <= VARIABLE_CHARS
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(fits)
 }
 
 /// Front matter and body: the text between a first line `---` and the next one, and the rest.

@@ -93,7 +93,8 @@ fn a_faulty_file_spoils_nothing_else() {
 fn only_the_operators_skills_may_name_variables() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    let with = |names: &str| format!("---\ndescription: d\nrequired_environment_variables: [{names}]\n---\nx\n");
+    let with =
+        |names: &str| format!("---\ndescription: d\nrequired_environment_variables: [{names}]\n---\nx\n");
     write(root, "one.md", with("B, A"));
     write(root, "two.md", with("B, C"));
     write(root, "learned/three.md", with("SECRET"));

@@ -48,7 +48,10 @@ pub fn optional_switch(arguments: &Map<String, Value>, name: &str) -> Result<boo
 pub fn subject_line(arguments: &Map<String, Value>, name: &str) -> String {
     /// Characters of a subject. It stands beside a step.
     const SUBJECT: usize = 120;
-    arguments.get(name).and_then(Value::as_str).map_or_else(String::new, |text| crate::util::one_line(text, SUBJECT))
+    arguments
+        .get(name)
+        .and_then(Value::as_str)
+        .map_or_else(String::new, |text| crate::util::one_line(text, SUBJECT))
 }
 
 #[cfg(test)]
@@ -63,9 +66,12 @@ mod tests {
 
     #[test]
     fn numbers_and_switches_are_read_as_models_send_them() {
-        for (value, count) in
-            [(json!({}), None), (json!({"n": null}), None), (json!({"n": 7}), Some(7)), (json!({"n": " 7"}), Some(7))]
-        {
+        for (value, count) in [
+            (json!({}), None),
+            (json!({"n": null}), None),
+            (json!({"n": 7}), Some(7)),
+            (json!({"n": " 7"}), Some(7)),
+        ] {
             assert_eq!(optional_count(&map(value), "n", 10).unwrap(), count);
         }
         assert_eq!(optional_count(&map(json!({"n": 99})), "n", 10).unwrap(), Some(10));

@@ -11,11 +11,15 @@ use crate::i18n::TextKey;
 pub fn denied_call(reason: DenyReason, action: &str) -> ToolFailure {
     let refused = |why: &str| ToolFailure::failed(format!("{action} was not allowed: {why}"));
     match reason {
-        DenyReason::Person => refused("a person said no. Do not try it again in another way; ask what they want"),
+        DenyReason::Person => {
+            refused("a person said no. Do not try it again in another way; ask what they want")
+        }
         DenyReason::Timeout => ToolFailure::Halt(TextKey::HaltedUnanswered.into()),
         DenyReason::Stopped | DenyReason::Restart => ToolFailure::Stopped,
         DenyReason::Gone => refused("there is nobody here who could allow it"),
-        DenyReason::TooLong => refused("it is too long to be shown in full, so nobody can judge it. Make it shorter"),
+        DenyReason::TooLong => {
+            refused("it is too long to be shown in full, so nobody can judge it. Make it shorter")
+        }
         DenyReason::NothingToJudge => refused("it shows nothing that a person could judge"),
         DenyReason::TooMany => refused("this turn has asked too often already"),
         DenyReason::Failed => refused("the answer could not be stored"),

@@ -83,7 +83,9 @@ fn change(
     let (content, version) = read.map_err(|problem| path.failure(&problem))?;
     let edited = edit.with_line_ends_of(&content).apply(&content, path)?;
     if edited.content.len() > FILE_BYTES {
-        return Err(ToolFailure::failed(format!("{path} would grow beyond {FILE_BYTES} bytes; nothing was changed")));
+        return Err(ToolFailure::failed(format!(
+            "{path} would grow beyond {FILE_BYTES} bytes; nothing was changed"
+        )));
     }
     let condition = ReplaceCondition::Unchanged(version);
     let replaced =
@@ -138,7 +140,10 @@ impl TextEdit {
         let old = self.old.as_bytes();
         let places: Vec<_> = memmem::find_iter(content, old).collect();
         let Some(first) = places.first().copied() else {
-            return Err(ToolFailure::failed(format!("{path} does not contain `old_text`{}", self.hint(content))));
+            return Err(ToolFailure::failed(format!(
+                "{path} does not contain `old_text`{}",
+                self.hint(content)
+            )));
         };
         let occurrences = overlapping(content, old);
         if occurrences > 1 && !self.replace_all {
@@ -150,7 +155,9 @@ impl TextEdit {
         // Checked before it is built: a short text that occurs often can become very long.
         let grown = places.len().saturating_mul(self.new.len());
         if content.len().saturating_add(grown) > FILE_BYTES + places.len().saturating_mul(old.len()) {
-            return Err(ToolFailure::failed(format!("{path} would grow beyond {FILE_BYTES} bytes; nothing was changed")));
+            return Err(ToolFailure::failed(format!(
+                "{path} would grow beyond {FILE_BYTES} bytes; nothing was changed"
+            )));
         }
         let mut edited = Vec::with_capacity(content.len());
         let mut done = 0;
@@ -219,7 +226,10 @@ mod tests {
         assert!(words(edit(b"a b a", "a", "c", false)).contains("occurs 2 times"));
         assert!(words(edit(b"aaa", "aa", "c", false)).contains("occurs 2 times"));
         assert!(words(edit(b"a b", "c", "d", false)).contains("does not contain"));
-        assert!(words(edit(b"  fn x() {\n    y\n", "fn x() {\n  y", "z", false)).contains("first line occurs 1 times"));
+        assert!(
+            words(edit(b"  fn x() {\n    y\n", "fn x() {\n  y", "z", false))
+                .contains("first line occurs 1 times")
+        );
         assert!(words(edit(b"a", "", "b", false)).contains("empty"));
         assert!(words(edit(b"a", "a", "a", false)).contains("equal"));
     }

@@ -138,7 +138,8 @@ impl FileSearch {
                 break;
             }
             let Some(file) = files.next(&|| budget.is_over()) else { break };
-            read += self.search_file(workspace, &file, &mut searcher, &mut report, &budget, READ_BYTES - read);
+            read +=
+                self.search_file(workspace, &file, &mut searcher, &mut report, &budget, READ_BYTES - read);
         }
         if cancel.is_set() {
             return Err(ToolFailure::Stopped);

@@ -97,13 +97,11 @@ impl SkillsTool {
             SkillWriting::Review => {}
         }
         let library = self.library.clone();
-        run_blocking(call.stop, move |cancel: &CancelFlag| {
-            match library.write(&draft, &|| cancel.is_set()) {
-                Ok(WrittenFile::Created) => Ok(format!("The skill `{}` is written.", draft.name())),
-                Ok(WrittenFile::Replaced) => Ok(format!("The skill `{}` is replaced.", draft.name())),
-                Err(SkillWriteError::Cancelled) => Err(ToolFailure::Stopped),
-                Err(error) => Err(ToolFailure::failed(error.to_string())),
-            }
+        run_blocking(call.stop, move |cancel: &CancelFlag| match library.write(&draft, &|| cancel.is_set()) {
+            Ok(WrittenFile::Created) => Ok(format!("The skill `{}` is written.", draft.name())),
+            Ok(WrittenFile::Replaced) => Ok(format!("The skill `{}` is replaced.", draft.name())),
+            Err(SkillWriteError::Cancelled) => Err(ToolFailure::Stopped),
+            Err(error) => Err(ToolFailure::failed(error.to_string())),
         })
         .await
     }
@@ -198,7 +196,12 @@ fn describe(set: &SkillSet) -> String {
         let _ = writeln!(list, "- {}{learned}: {}", skill.name, skill.description);
     }
     for faulty in &set.faulty {
-        let _ = writeln!(list, "- the file {} cannot be used: {}", code_span(&faulty.file, NAME_CHARS), faulty.fault);
+        let _ = writeln!(
+            list,
+            "- the file {} cannot be used: {}",
+            code_span(&faulty.file, NAME_CHARS),
+            faulty.fault
+        );
     }
     if set.left_out > 0 {
         let _ = writeln!(list, "- {} more files are beyond the limit", set.left_out);

@@ -91,12 +91,16 @@ impl Workspace {
                     return refuse("has a name that is too long");
                 }
                 Component::Normal(name) if name == "~" && inside.as_os_str().is_empty() => {
-                    return refuse("begins with the home folder; give a path that is relative to the workspace");
+                    return refuse(
+                        "begins with the home folder; give a path that is relative to the workspace",
+                    );
                 }
                 Component::Normal(name) => inside.push(name),
                 Component::CurDir => {}
                 Component::ParentDir => {
-                    return refuse("contains `..`; give a path that is relative to the workspace, without it");
+                    return refuse(
+                        "contains `..`; give a path that is relative to the workspace, without it",
+                    );
                 }
                 Component::RootDir | Component::Prefix(_) => {
                     return refuse("is outside of the workspace; only files inside of it can be used");

@@ -30,9 +30,10 @@ impl AgentTool for WriteFileTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "write_file".to_owned(),
-            description: "Writes a whole file of the workspace. A file that is there is replaced; missing folders are \
+            description:
+                "Writes a whole file of the workspace. A file that is there is replaced; missing folders are \
                           made. To change a part of a file use `edit_file`."
-                .to_owned(),
+                    .to_owned(),
             parameters: json!({
                 "type": "object",
                 "properties": {

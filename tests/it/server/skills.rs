@@ -27,7 +27,11 @@ async fn skills_are_listed_as_they_are_now() {
 
     let token = served.app("phone").await;
     let of_app = served.bare(Method::GET, "/v1/skills").bearer_auth(token).send().await.unwrap();
-    assert_eq!(json(of_app).await, json!({ "object": "list", "data": data }), "faults are the owner's business");
+    assert_eq!(
+        json(of_app).await,
+        json!({ "object": "list", "data": data }),
+        "faults are the owner's business"
+    );
     let stranger = served.bare(Method::GET, "/v1/skills").send().await.unwrap();
     assert_eq!(stranger.status(), 401);
 

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
-use ignore::Match;
 
 use crate::agents::confined_dir::{ConfinedDir, FileProblem};
 use crate::agents::tools::ToolFailure;
@@ -121,7 +121,8 @@ impl<'a> FileWalk<'a> {
             }
             let (name, kind) = (entry.file_name(), entry.file_type());
             // Neither links nor anything that is no file.
-            let Some(is_folder) = kind.ok().filter(|kind| kind.is_dir() || kind.is_file()).map(|kind| kind.is_dir())
+            let Some(is_folder) =
+                kind.ok().filter(|kind| kind.is_dir() || kind.is_file()).map(|kind| kind.is_dir())
             else {
                 continue;
             };

@@ -104,9 +104,8 @@ async fn a_skill_is_written_when_a_person_has_seen_all_of_it() {
 async fn without_an_approval_nothing_is_written() {
     let scene = scene();
     let tool = scene.tool(SkillWriting::Ask);
-    let answered = async |choice| {
-        call_with(&tool, &draft(), "s", &ScriptedPerson::who_says(choice)).await.unwrap_err()
-    };
+    let answered =
+        async |choice| call_with(&tool, &draft(), "s", &ScriptedPerson::who_says(choice)).await.unwrap_err();
     let denied = async |reason| answered(AskChoice::Deny(reason)).await;
     assert!(matches!(denied(DenyReason::Person).await, ToolFailure::Failed(_)));
     assert_eq!(denied(DenyReason::Timeout).await, ToolFailure::Halt(TextKey::HaltedUnanswered.into()));

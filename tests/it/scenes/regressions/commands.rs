@@ -156,8 +156,9 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
           - `/title` names this conversation
           - `/whoami` shows who you are here and what you may do
     note  - `/usage` shows how many questions and tokens were used
-          - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
-    note  - `/deny` refuses what the agent asks for: `/deny [code]`
-          - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
+          - `/skills` lists the skills of the agent; with a name after it, shows one: `/skills NAME`
+    note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
+          - `/deny` refuses what the agent asks for: `/deny [code]`
+    note  - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
     ");
 }

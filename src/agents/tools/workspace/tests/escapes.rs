@@ -168,7 +168,8 @@ async fn no_path_leads_out() {
             assert_eq!(outside(&scene), before, "{tool} {path:?} changed something outside");
         }
     }
-    let names: Vec<_> = fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains("talaria")), "{names:?}");
     let found = scene.search(json!({ "pattern": "SECRET|root:|harmless" })).await.unwrap();
     assert!(found.contains("2 matching lines in 2 files; 2 files were searched."), "{found}");

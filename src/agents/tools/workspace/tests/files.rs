@@ -20,7 +20,10 @@ async fn a_file_is_read_in_pages() {
     let page = scene.read(json!({ "path": "file.txt", "offset": 4999, "limit": 10 })).await.unwrap();
     assert_eq!(page, "`file.txt`: lines 4999 to 5000 of 5000\n\nline 4999\nline 5000\n");
     let page = scene.read(json!({ "path": "file.txt", "offset": "3", "limit": 1 })).await.unwrap();
-    assert_eq!(page, "`file.txt`: lines 3 to 3 of 5000\n\nline 3\n[4997 more lines; read on with offset 4]\n");
+    assert_eq!(
+        page,
+        "`file.txt`: lines 3 to 3 of 5000\n\nline 3\n[4997 more lines; read on with offset 4]\n"
+    );
     let beyond = failure(scene.read(json!({ "path": "file.txt", "offset": 6000 })).await);
     assert_eq!(beyond, "`file.txt` has only 5000 lines");
     scene.put("empty.txt", "");
@@ -109,7 +112,8 @@ async fn a_stopped_call_changes_nothing() {
     let scene = Scene::new();
     let (turn, stop, person) = (turn_in("s"), CancellationToken::new(), ScriptedPerson::absent());
     stop.cancel();
-    let arguments = json!({ "path": "new.txt", "content": "x", "pattern": "x", "old_text": "a", "new_text": "b" });
+    let arguments =
+        json!({ "path": "new.txt", "content": "x", "pattern": "x", "old_text": "a", "new_text": "b" });
     let tools: [Box<dyn AgentTool>; 4] = [
         Box::new(ReadFileTool::new(scene.workspace.clone())),
         Box::new(WriteFileTool::new(scene.workspace.clone())),

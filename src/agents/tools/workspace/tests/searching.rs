@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::agents::tools::RESULT_BYTES;
 
 #[tokio::test]
 async fn matches_are_shown_with_their_lines() {
@@ -86,10 +87,15 @@ async fn odd_files_neither_hang_nor_hide_others() {
 async fn a_search_ends_at_its_limits() {
     let scene = Scene::new();
     for number in 0..30 {
-        scene.put(&format!("{number:02}.txt"), format!("{}\n", "match ".repeat(100)).repeat(10));
+        scene.put(&format!("{number:02}.txt"), "match\n".repeat(10));
+        scene.put(&format!("long/{number:02}.txt"), format!("{}\n", "match ".repeat(100)).repeat(10));
     }
-    let found = scene.search(json!({ "pattern": "match" })).await.unwrap();
-    assert!(found.contains("200 matching lines in 20 files"), "{}", &found[found.len() - 300..]);
-    assert!(found.contains("(too many matches)"));
+    let found = scene.search(json!({ "pattern": "match", "glob": "/*.txt" })).await.unwrap();
+    assert!(
+        found.contains("200 matching lines in 20 files") && found.contains("(too many matches)"),
+        "{found}"
+    );
+    let found = scene.search(json!({ "pattern": "match", "path": "long" })).await.unwrap();
+    assert!(found.contains("(too long a result)") && found.len() <= RESULT_BYTES, "{found}");
     assert!(found.lines().all(|line| line.chars().count() < 310));
 }
