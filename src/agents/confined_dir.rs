@@ -1,4 +1,4 @@
-//! A folder that nothing leaves: regular files are read and replaced below it, whatever its links say.
+//! A folder that nothing leaves: regular files are read and replaced below it, and no link leads out.
 //!
 //! Every path is resolved by the operating system against the open folder (`cap-std`), so a link or a folder that is
 //! swapped between two calls leads at most to another file of the same folder. Devices, pipes and sockets are never
@@ -42,7 +42,7 @@ pub enum ReplaceCondition {
     Unchanged(FileVersion),
 }
 
-/// What was at the path of a file before it was written.
+/// State of a path before its file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrittenFile {
     /// Nothing.

@@ -181,6 +181,15 @@ impl SkillLibrary {
         Ok(SkillText { skill, body, digest })
     }
 
+    /// Finds out whether a draft may be stored, and whether it would replace a skill. Blocks. Called before a person is
+    /// asked.
+    pub fn check_write(&self, draft: &SkillDraft) -> Result<WrittenFile, SkillWriteError> {
+        Ok(match draft.replaces(&self.refresh())? {
+            Some(_) => WrittenFile::Replaced,
+            None => WrittenFile::Created,
+        })
+    }
+
     /// Stores a learned skill, in place of an earlier one of its name. Blocks. `is_cancelled` is asked just before the
     /// file changes.
     pub fn write(
@@ -190,14 +199,7 @@ impl SkillLibrary {
     ) -> Result<WrittenFile, SkillWriteError> {
         let mut cache = self.cache.lock();
         let known = cache.refresh(&self.root);
-        let earlier = known.find(&draft.name);
-        if earlier.is_some_and(|skill| skill.origin == SkillOrigin::Operator) {
-            return Err(SkillWriteError::OperatorHasIt);
-        }
-        let learned = known.skills.iter().filter(|skill| skill.origin == SkillOrigin::Learned);
-        if earlier.is_none() && learned.count() >= LEARNED_SKILLS {
-            return Err(SkillWriteError::TooMany);
-        }
+        let earlier = draft.replaces(&known)?;
         let write = || {
             std::fs::create_dir_all(&self.root)?;
             let folder = ConfinedDir::open(&self.root)?;
@@ -277,6 +279,19 @@ impl SkillDraft {
             Ok(head) if head.name == name && head.variables.is_empty() => Ok(Self { name, text }),
             Ok(_) => fault(SkillFault::BadName),
             Err(wrong) => fault(wrong),
+        }
+    }
+
+    /// The learned skill that the draft takes the place of, if there is one.
+    fn replaces<'a>(&self, known: &'a SkillSet) -> Result<Option<&'a Skill>, SkillWriteError> {
+        let is_learned = |skill: &&Skill| skill.origin == SkillOrigin::Learned;
+        match known.find(&self.name) {
+            Some(earlier) if is_learned(&earlier) => Ok(Some(earlier)),
+            Some(_) => Err(SkillWriteError::OperatorHasIt),
+            None if known.skills.iter().filter(is_learned).count() >= LEARNED_SKILLS => {
+                Err(SkillWriteError::TooMany)
+            }
+            None => Ok(None),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Finds the files of skills, and reads those that changed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -85,7 +86,8 @@ fn read_changed(
         return Ok(known);
     }
     // A link from the operator's place to a learned skill does not make it the operator's.
-    let origin = match folder.real_path(&file.path)?.starts_with(LEARNED) {
+    let real = folder.real_path(&file.path)?;
+    let origin = match real.components().next().is_some_and(|first| is_learned(first.as_os_str())) {
         true => SkillOrigin::Learned,
         false => SkillOrigin::Operator,
     };
@@ -95,6 +97,11 @@ fn read_changed(
         Err(_) => Err(SkillFault::NotText),
     };
     Ok(KnownFile { version, origin, head })
+}
+
+/// Whether a folder is the one of learned skills. Case does not matter, as on some file systems.
+fn is_learned(folder: &OsStr) -> bool {
+    folder.eq_ignore_ascii_case(LEARNED)
 }
 
 /// The files of a folder that may be skills, in the order of their names.
@@ -110,7 +117,7 @@ fn skill_files(folder: &ConfinedDir, below: &Path) -> Vec<SkillFile> {
                 let is_file = kind.is_file() || kind.is_symlink();
                 return is_file.then(|| SkillFile { path: below.join(&name), name: stem.to_owned() });
             }
-            let is_own_folder = kind.is_dir() && !(below.as_os_str().is_empty() && name == LEARNED);
+            let is_own_folder = kind.is_dir() && !(below.as_os_str().is_empty() && is_learned(name.as_ref()));
             let has_file = || folder.dir().symlink_metadata(Path::new(&name).join(SKILL_FILE)).is_ok();
             (is_own_folder && has_file())
                 .then(|| SkillFile { path: below.join(&name).join(SKILL_FILE), name })

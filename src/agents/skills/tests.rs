@@ -62,14 +62,7 @@ fn a_faulty_file_spoils_nothing_else() {
     symlink(folder.path().join("outside.md"), root.join("absolute.md")).unwrap();
     symlink("../outside.md", root.join("relative.md")).unwrap();
     symlink("good.md", root.join("inside.md")).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        root.join("pipe.md"),
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(root.join("pipe.md")).status().unwrap().success());
     let set = SkillLibrary::new(root).refresh();
     assert_eq!(names(&set), ["good", "inside"]);
     let faults: Vec<_> = set.faulty.iter().map(|faulty| (faulty.file.as_str(), &faulty.fault)).collect();
@@ -142,6 +135,8 @@ fn there_are_limits() {
     let one_more = SkillDraft::new("more", "d", "b").unwrap();
     assert!(matches!(library.write(&one_more, &|| false), Err(SkillWriteError::TooMany)));
     let known = SkillDraft::new("l0", "d", "b").unwrap();
+    assert!(matches!(library.check_write(&one_more), Err(SkillWriteError::TooMany)));
+    assert_eq!(library.check_write(&known).unwrap(), WrittenFile::Replaced);
     assert_eq!(library.write(&known, &|| false).unwrap(), WrittenFile::Replaced);
     for number in 0..=SKILLS {
         write(root, &format!("s{number:03}.md"), skill(&"y".repeat(300)));

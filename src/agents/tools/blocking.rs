@@ -52,3 +52,56 @@ pub async fn run_blocking<T: Send + 'static>(
     };
     ended.unwrap_or_else(|_| Err(ToolFailure::failed("the tool broke inside; try something else")))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Work that ends only when it is told to, and says when it begins and ends.
+    fn endless(
+        begun: oneshot::Sender<()>,
+        ended: oneshot::Sender<()>,
+    ) -> impl FnOnce(&CancelFlag) -> Result<(), ToolFailure> + Send + 'static {
+        move |cancel| {
+            let _ = begun.send(());
+            while !cancel.is_set() {
+                std::thread::yield_now();
+            }
+            let _ = ended.send(());
+            Err(ToolFailure::Stopped)
+        }
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_the_turn_is_stopped() {
+        let stop = CancellationToken::new();
+        let ((begun, has_begun), (ended, has_ended)) = (oneshot::channel(), oneshot::channel());
+        let stopping = async {
+            has_begun.await.unwrap();
+            stop.cancel();
+        };
+        let (result, ()) = tokio::join!(run_blocking(&stop, endless(begun, ended)), stopping);
+        assert_eq!(result, Err(ToolFailure::Stopped));
+        has_ended.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_its_call_is_dropped() {
+        let stop = CancellationToken::new();
+        let ((begun, has_begun), (ended, has_ended)) = (oneshot::channel(), oneshot::channel());
+        tokio::select! {
+            _ = run_blocking(&stop, endless(begun, ended)) => panic!("it does not end by itself"),
+            begun = has_begun => begun.unwrap(),
+        }
+        has_ended.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure() {
+        let stop = CancellationToken::new();
+        let broken = run_blocking(&stop, |_: &CancelFlag| -> Result<(), ToolFailure> { panic!("a bug") });
+        assert!(matches!(broken.await, Err(ToolFailure::Failed(_))));
+    }
+}

@@ -106,10 +106,19 @@ impl SkillsTool {
         .await
     }
 
-    /// Asks a person whether the skill may be written, and shows all of it.
+    /// Asks a person whether the skill may be written, and shows all of it. Nobody is asked about a skill that cannot be
+    /// written anyway.
     async fn ask(&self, call: &ToolCall<'_>, draft: &SkillDraft) -> Result<(), ToolFailure> {
+        let (library, checked) = (self.library.clone(), draft.clone());
+        let check = run_blocking(call.stop, move |_: &CancelFlag| {
+            library.check_write(&checked).map_err(|error| ToolFailure::failed(error.to_string()))
+        });
+        let verb = match check.await? {
+            WrittenFile::Created => "write",
+            WrittenFile::Replaced => "replace",
+        };
         let ask = Ask {
-            title: format!("write the skill {}, which it will follow in later conversations", draft.name()),
+            title: format!("{verb} the skill {}, which agents follow in later conversations", draft.name()),
             detail: draft.text().to_owned(),
             cwd: None,
             form: AnswerForm::default(),

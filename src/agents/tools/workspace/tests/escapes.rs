@@ -123,9 +123,8 @@ fn outside(scene: &Scene) -> Vec<(PathBuf, Option<Vec<u8>>)> {
             if path == scene.path("") || path == scene.folder.path().join("work") {
                 continue;
             }
-            match path.is_dir() {
-                true => folders.push(path.clone()),
-                false => {}
+            if path.is_dir() {
+                folders.push(path.clone());
             }
             let content = fs::read(&path).ok();
             found.push((path, content));
