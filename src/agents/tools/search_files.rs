@@ -1,6 +1,6 @@
 //! `search_files`: searches the files of the workspace by a regular expression.
 //!
-//! ripgrep's own crates match lines and read `.gitignore`. The walk is ours ([`FileWalk`]): it lists and opens
+//! ripgrep's own crates match lines and read `.gitignore`. The walk is ours (`FileWalk`): it lists and opens
 //! everything below the open folder, follows no link, and opens only regular files.
 
 mod report;
