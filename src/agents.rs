@@ -5,10 +5,12 @@
 
 pub mod breaker;
 mod build;
+pub mod confined_dir;
 pub mod fallback;
 pub mod guide;
 pub mod model;
 pub mod proxy;
+pub mod skills;
 pub mod tools;
 
 pub use build::{BuiltAgents, build};

@@ -49,6 +49,8 @@ chat_commands! {
     Usage "usage",
     /// Shows or changes the notes that the agent keeps.
     Memory "memory",
+    /// Lists the skills, or shows one.
+    Skills "skills",
     /// Allows an action that an agent asks for.
     Approve "approve",
     /// Refuses an action that an agent asks for.

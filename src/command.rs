@@ -13,6 +13,7 @@ mod models;
 #[cfg(feature = "testing")]
 mod self_check;
 mod sessions;
+mod skills;
 mod status;
 
 use std::fmt::Write as _;
@@ -83,6 +84,7 @@ impl ChatCommand {
                 (TextKey::HelpUsage, InTransaction(|call| sessions::usage(call.context, &call.session)))
             }
             Self::Memory => (TextKey::HelpMemory, InTransaction(memory::run)),
+            Self::Skills => (TextKey::HelpSkills, after_commit(skills::run, RestartPolicy::Repeat)),
             Self::Approve => {
                 (TextKey::HelpApprove, InTransaction(|call| asks::approve(call.context, call.behind)))
             }

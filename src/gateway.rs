@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
 use crate::agents;
+use crate::agents::skills::SkillLibrary;
 use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
@@ -77,6 +78,8 @@ pub struct Gateway {
     sending: JoinSet<supervise::TaskEnd>,
     store: Store,
     live: Arc<LiveRules>,
+    /// The skills of agents, for the agent server.
+    skills: Option<Arc<SkillLibrary>>,
     /// The agent server, if it runs.
     serving: Option<ListeningServer>,
     /// Whether the process continues when platforms have nothing more to read.
@@ -97,6 +100,8 @@ pub struct GatewayParts {
     pub display: DisplaySettings,
     /// Access rules and texts, replaced by a reload.
     pub live: Arc<LiveRules>,
+    /// The skills of agents, if there is a folder for them.
+    pub skills: Option<Arc<SkillLibrary>>,
 }
 
 /// Runs the gateway in a runtime of its own until it has ended.
@@ -128,6 +133,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
             reactions: config.display.reactions,
         },
         live: live.clone(),
+        skills: Some(SkillLibrary::new(config.home.join("skills"))),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -200,7 +206,13 @@ impl Gateway {
             parts.live.clone(),
             metrics,
         );
-        let commands = CommandRunner::new(parts.store.clone(), turns.clone(), delivery, parts.live.clone());
+        let commands = CommandRunner::new(
+            parts.store.clone(),
+            turns.clone(),
+            delivery,
+            parts.live.clone(),
+            parts.skills.clone(),
+        );
         let mut gateway = Self {
             turns,
             commands,
@@ -212,6 +224,7 @@ impl Gateway {
             sending: JoinSet::new(),
             store: parts.store.clone(),
             live: parts.live.clone(),
+            skills: parts.skills,
             serving: None,
             stays: false,
         };
@@ -236,7 +249,8 @@ impl Gateway {
         settings: server::ServerSettings,
         listener: TcpListener,
     ) -> io::Result<&ListeningServer> {
-        let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), settings);
+        let skills = self.skills.clone();
+        let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), skills, settings);
         let serving = server::listen::serve(server, listener)?;
         Ok(self.serving.insert(serving))
     }

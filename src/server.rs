@@ -41,6 +41,7 @@ mod routes;
 mod run_events;
 mod runs;
 mod sessions;
+mod skills;
 mod sse;
 mod submit;
 mod text_budget;
@@ -61,6 +62,7 @@ pub use route::Route;
 pub use routes::{all as routes, router};
 
 use self::text_budget::TextBudget;
+use crate::agents::skills::SkillLibrary;
 use crate::config::{Secret, UrlHost, WebOrigin};
 use crate::rules::LiveRules;
 use crate::store::Store;
@@ -90,6 +92,8 @@ pub struct Server {
     pub turns: Arc<Turns>,
     /// The current rules, with the texts for people.
     pub live: Arc<LiveRules>,
+    /// The skills of agents, if there is a folder for them.
+    pub skills: Option<Arc<SkillLibrary>>,
     /// Settings that the server was started with.
     pub settings: ServerSettings,
     /// The owner's key, which a reload may replace.
@@ -112,7 +116,13 @@ pub struct Server {
 
 impl Server {
     /// Creates a server for these turns.
-    pub fn new(store: Store, turns: Arc<Turns>, live: Arc<LiveRules>, settings: ServerSettings) -> Arc<Self> {
+    pub fn new(
+        store: Store,
+        turns: Arc<Turns>,
+        live: Arc<LiveRules>,
+        skills: Option<Arc<SkillLibrary>>,
+        settings: ServerSettings,
+    ) -> Arc<Self> {
         Arc::new(Self {
             keys: OwnerKey::new(settings.key.as_ref()),
             apps: AppTokens::default(),
@@ -125,6 +135,7 @@ impl Server {
             store,
             turns,
             live,
+            skills,
             settings,
         })
     }

@@ -352,7 +352,7 @@ fn the_audit_tells_actions_and_rules_apart() {
             ChatCommand::all().filter(|command| command.name() != "self-check").map(AccessAction::Command),
         );
     let names: Vec<_> = actions.map(AccessAction::name).collect();
-    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command agent, command model, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command memory, command approve, command deny, command answer, command approvals");
+    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command agent, command model, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command memory, command skills, command approve, command deny, command answer, command approvals");
     let rules = [
         AccessRule::Owner,
         AccessRule::Admin,

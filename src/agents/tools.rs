@@ -3,7 +3,18 @@
 //! The loop reads a model's tool call, finds the tool by its name, shows the call as a step, and feeds the result back. A
 //! tool gets arguments that a model wrote: it checks all of them, and stays within the agent's limits by itself.
 
+pub mod arguments;
+pub mod blocking;
+#[cfg(test)]
+pub(crate) mod call_fixture;
+pub mod denial;
+pub mod edit_file;
 pub mod memory;
+pub mod read_file;
+pub mod search_files;
+pub mod skills;
+pub mod workspace;
+pub mod write_file;
 
 use serde_json::{Map, Value};
 use talaria_platform::{BoxFuture, CancellationToken};

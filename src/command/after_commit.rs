@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{CommandContext, CommandOutcome, CommandRun, say};
 use crate::access::{AccessDecision, AccessRule, PlaceKind};
+use crate::agents::skills::SkillLibrary;
 use crate::chat_command::ChatCommand;
 use crate::delivery::Delivery;
 use crate::i18n::{LocalizedText, TextKey};
@@ -69,6 +70,8 @@ pub(super) struct CommandTask {
     pub turns: Arc<Turns>,
     /// Current rules: access, and the agents of places.
     pub live: Arc<LiveRules>,
+    /// The skills of agents, if there is a folder for them.
+    pub skills: Option<Arc<SkillLibrary>>,
 }
 
 /// Function that makes the answer of a command; or one sentence that says why there is no answer.
@@ -110,6 +113,7 @@ pub struct CommandRunner {
     turns: Arc<Turns>,
     delivery: Arc<Delivery>,
     live: Arc<LiveRules>,
+    skills: Option<Arc<SkillLibrary>>,
     /// Commands that wait for another of their place. A place is here for as long as its task works.
     lines: Mutex<HashMap<(AccountId, Place), VecDeque<SendKey>>>,
     /// One permit for each command that may run now.
@@ -124,12 +128,19 @@ pub struct CommandRunner {
 
 impl CommandRunner {
     /// Creates a runner without commands.
-    pub fn new(store: Store, turns: Arc<Turns>, delivery: Arc<Delivery>, live: Arc<LiveRules>) -> Arc<Self> {
+    pub fn new(
+        store: Store,
+        turns: Arc<Turns>,
+        delivery: Arc<Delivery>,
+        live: Arc<LiveRules>,
+        skills: Option<Arc<SkillLibrary>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store,
             turns,
             delivery,
             live,
+            skills,
             lines: Mutex::default(),
             slots: Semaphore::new(COMMANDS_AT_ONCE),
             ended: Notify::new(),
@@ -268,7 +279,12 @@ impl CommandRunner {
     /// Runs a command. Every end gives an answer: a result, a panic or the deadline.
     async fn run(&self, row: &CommandRow, after: AfterCommit) -> CommandResult {
         let name = row.name.as_str();
-        let task = CommandTask { row: row.clone(), turns: self.turns.clone(), live: self.live.clone() };
+        let task = CommandTask {
+            row: row.clone(),
+            turns: self.turns.clone(),
+            live: self.live.clone(),
+            skills: self.skills.clone(),
+        };
         let run = AssertUnwindSafe(async move { (after.run)(task).await }).catch_unwind();
         match tokio::time::timeout(COMMAND_DEADLINE, run).await {
             Ok(Ok(result)) => result,

@@ -18,7 +18,7 @@ const REASON: usize = 200;
 /// Asks the agent of the place, and says how things are when it has answered.
 pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
     Box::pin(async move {
-        let CommandTask { row, turns, live } = task;
+        let CommandTask { row, turns, live, .. } = task;
         let rules = live.now().account(&row.account);
         let key = SessionKey::new(&row.account, &row.place, row.direct, &row.author, rules.session);
         let of_room = rules.agent_in(&row.place.room).cloned();

@@ -1,4 +1,4 @@
-//! Health, models, skills and capabilities: the endpoints by which clients discover the server.
+//! Health, models and capabilities: the endpoints by which clients discover the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,15 +42,6 @@ pub struct ModelEntry {
     object: &'static str,
     created: i64,
     owned_by: &'static str,
-}
-
-/// Skills that the server offers: none.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Skills")]
-pub struct SkillList {
-    object: &'static str,
-    #[schemars(with = "Vec<Value>")]
-    data: [Value; 0],
 }
 
 /// Features of the server, and its endpoints.
@@ -118,11 +109,6 @@ impl ModelEntry {
     fn new(id: String) -> Self {
         Self { id, object: "model", created: unix_now(), owned_by: PLATFORM }
     }
-}
-
-/// `GET /v1/skills`: an empty list; an agent has its own skills and does not report them.
-pub async fn skills() -> Json<SkillList> {
-    Json(SkillList { object: "list", data: [] })
 }
 
 /// `GET /v1/capabilities`

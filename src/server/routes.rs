@@ -9,7 +9,7 @@ use axum::middleware::from_fn_with_state;
 use super::route::{Route, delete, get, patch, post};
 use super::{
     ApiError, Server, approvals, caller, chat, discovery, health, metrics, openapi, origin_guard, responses,
-    run_events, runs, sessions,
+    run_events, runs, sessions, skills,
 };
 
 /// Path of the list of sessions.
@@ -121,8 +121,8 @@ pub fn all() -> Vec<Route> {
         .asks::<responses::ItemsQuery>()
         .answers::<responses::InputItems>(200)
         .fails([404]),
-        get("skills", "/v1/skills", "The skills that are installed: none", discovery::skills)
-            .answers::<discovery::SkillList>(200),
+        get("skills", "/v1/skills", "The skills of the agents, by name", skills::list)
+            .answers::<skills::SkillList>(200),
         get("sessions", SESSIONS, "Sessions, the last used first", sessions::list)
             .asks::<sessions::ListQuery>()
             .answers::<sessions::SessionListing>(200),

@@ -151,6 +151,7 @@ pub async fn gateway(
             agents: AgentRules { by_name: [(AgentName::proxy(), AgentPolicy::default())].into() },
             ..Rules::default()
         }),
+        skills: None,
     };
     let gateway = Gateway::start(parts).await.map_err(|refused| refused.error)?;
     Ok((gateway, threads))

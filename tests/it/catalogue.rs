@@ -13,6 +13,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/confined_dir.rs", "the model, about a file"),
+    ("src/agents/skills.rs", "the model, about skills"),
     ("src/agents/tools", "the model, about its tools"),
     ("src/cli", "the operator at the shell"),
     ("src/config/", "the operator who writes the configuration"),

@@ -41,6 +41,7 @@ mod rooms;
 mod sessions;
 mod shows;
 mod signals;
+mod skills;
 mod stop;
 mod too_much;
 mod upstream;

@@ -36,4 +36,5 @@ mod sessions_gone;
 mod sessions_rooms;
 mod sessions_seed;
 mod sessions_stream;
+mod skills;
 mod unavailable;

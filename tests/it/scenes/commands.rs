@@ -27,6 +27,7 @@ async fn help_lists_what_can_be_said() {
           - `/whoami` shows who you are here and what you may do
           - `/usage` shows how many questions and tokens were used
           - `/memory` lists the agent's notes about you, in a shared room about the room; `/memory forget NUMBER` and `/memory add TEXT` change them
+          - `/skills` lists the skills of the agent; with a name after it, shows one: `/skills NAME`
           - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
           - `/deny` refuses what the agent asks for: `/deny [code]`
           - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words

@@ -9,6 +9,7 @@ use std::time::Duration;
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::fallback::FallbackAgent;
+use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
 use talaria::delivery::DisplaySettings;
@@ -310,6 +311,11 @@ impl TestGateway {
         BusyStore { let_go, job }
     }
 
+    /// Path of the folder of skills, which need not exist.
+    pub fn skills_folder(&self) -> PathBuf {
+        self.folder.path().join("skills")
+    }
+
     /// Path of the database, for reading it while nothing runs.
     pub fn database(&self) -> PathBuf {
         self.folder.path().join("talaria.db")
@@ -417,6 +423,7 @@ impl TestGateway {
                 reactions: self.setup.reactions,
             },
             live: self.live.clone(),
+            skills: Some(SkillLibrary::new(self.skills_folder())),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         self.running = Some(Running { gateway, store, threads });

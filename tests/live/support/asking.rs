@@ -71,6 +71,7 @@ impl Asking {
             },
             display: DisplaySettings { steps: true, edits: 100, reactions: false },
             live: LiveRules::new(config.rules.clone()),
+            skills: None,
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         Self { _gateway: gateway, _store: store, _folder: folder, agent }
