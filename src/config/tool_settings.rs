@@ -1,12 +1,13 @@
 //! Settings of the tools that agents of kind `model` have, checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{BaseUrl, Secret};
 use crate::ids::AgentName;
+pub use crate::rules::BudgetConfig;
 
 /// A tool of the small fixed set, by its name in the configuration and for models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +65,29 @@ impl BuiltinTool {
 impl fmt::Display for BuiltinTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// The MCP servers whose tools an agent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum McpSelection {
+    /// No server.
+    #[default]
+    None,
+    /// All configured servers.
+    All,
+    /// The servers with these names.
+    Some(BTreeSet<String>),
+}
+
+impl McpSelection {
+    /// Whether the agent has the tools of the server with this name.
+    pub fn includes(&self, server: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some(names) => names.contains(server),
+        }
     }
 }
 
@@ -154,13 +178,4 @@ impl Default for ReviewConfig {
     fn default() -> Self {
         Self { memory: 10, skills: 10, agent: None }
     }
-}
-
-/// `budget:`, tokens of one day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BudgetConfig {
-    /// Most tokens that one person, or one app, may use with all agents together.
-    pub person: Option<u64>,
-    /// Most tokens that all people together may use with one agent.
-    pub agent: Option<u64>,
 }
