@@ -14,6 +14,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 pub use model::ModelConfig;
 pub use proxy::ProxyConfig;
@@ -29,7 +30,9 @@ use crate::access::AgentAccess;
 use crate::ids::AgentName;
 use crate::rules::{AgentPolicy, AgentRules, Rules};
 pub(super) use access::AgentAccessSection;
-pub(super) use {model::ModelSection, proxy::ProxySection, work::WorkSection};
+pub(super) use work::WorkSection;
+#[cfg(test)]
+pub(super) use {model::ModelSection, proxy::ProxySection};
 
 /// The agents by name, and which of them answers where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +103,9 @@ struct PolicySection {}
 
 /// Keys that all kinds share and that an entry beside a shorthand may have.
 const POLICY_KEYS: [&str; 2] = ["access", "instructions"];
+
+/// Keys of an entry that describes an agent of its own.
+const OWN_KEYS: [&str; 4] = ["kind", "url", "base_url", "model"];
 
 impl AgentsConfig {
     /// The settings of the default agent; `None` if that is the guide.
@@ -293,9 +299,9 @@ impl ConfigResolver<'_> {
             Ok(settings) => return Some(settings),
             Err(error) => error,
         };
-        // An entry that could stand alone is a second agent with the name of the first, and not a slip in a key.
-        let stands_alone = document.parse_at::<ProxySection>(&path).is_ok()
-            || document.parse_without::<ModelSection>(&path, &WorkSection::KEYS).is_ok();
+        // Such an entry is a second agent with the name of the first, and not a slip in a key.
+        let keys_there: BTreeMap<String, IgnoredAny> = document.parse_at(&path).unwrap_or_default();
+        let stands_alone = OWN_KEYS.iter().any(|key| keys_there.contains_key(*key));
         self.errors.push(match stands_alone {
             true => {
                 let place = document.place_of_key(&path);

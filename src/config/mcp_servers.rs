@@ -122,8 +122,25 @@ impl McpServerConfig {
     }
 }
 
+impl fmt::Debug for McpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", &args.len())
+                .field("env", env)
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", headers).finish()
+            }
+        }
+    }
+}
+
 impl fmt::Display for McpTransport {
-    /// The program or the address. Arguments may hold a secret, so they are only counted.
+    /// The program or the address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdio { command, args, .. } => {

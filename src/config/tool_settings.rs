@@ -127,8 +127,8 @@ pub struct McpServerConfig {
     pub permissions: BTreeMap<String, ToolPermission>,
 }
 
-/// The way to an MCP server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The way to an MCP server. `Debug` and `Display` count the arguments, because one may hold a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub enum McpTransport {
     /// A process of ours that speaks over its standard input and output.
     Stdio {

@@ -81,7 +81,8 @@ fn resolve_links(path: &Path) -> Option<PathBuf> {
         let mut resolved = existing.canonicalize().ok()?;
         let missing = path.strip_prefix(existing).ok()?;
         if !missing.components().any(|part| part == Component::ParentDir) {
-            resolved.push(missing);
+            // An empty path would add a slash, and no file has a path with a slash at its end.
+            resolved.extend(missing.components());
             return Some(resolved);
         }
         // `missing/../other` may lead back to something that exists, such as another link.

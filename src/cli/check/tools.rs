@@ -160,7 +160,24 @@ mod tests {
             let problem = wrong.iter().map(|(problem, hint)| format!("error: {problem}\nhint: {hint}\n"));
             format!("{text}\n{}", problem.collect::<String>()).replace(&folder, "DIR")
         };
-        insta::assert_snapshot!(look(Some(&at("bin"))), @"");
+        insta::assert_snapshot!(look(Some(&at("bin"))), @"
+        note: the workspace DIR/later of the agent `b` is not there yet; it will be made
+
+        MCP server `found`: its program is DIR/bin/server
+
+        warning: MCP server `lost`: its program is not found; install it, or correct `mcp_servers.lost.command` (a name is looked up in PATH)
+
+        MCP server `placed`: its program is DIR/bin/server
+
+        warning: MCP server `placed`: its folder DIR/gone is not there
+
+        skills: 2 files in DIR/home/skills
+
+        terminal: commands are sandboxed with DIR/bin/bwrap
+
+        error: the workspace DIR/bin/server/x of the agent `c` cannot be made
+        hint: correct `agents.c.workspace`, or make that folder and give it to this user
+        ");
         let without = look(None);
         assert!(without.contains("warning: terminal: commands are not sandboxed"), "{without}");
         assert!(without.contains("MCP server `found`: its program is not found"), "{without}");

@@ -54,15 +54,43 @@ fn every_key_of_a_server_arrives() {
 
 #[test]
 fn a_wrong_server_is_named_with_its_line() {
-    insta::assert_snapshot!(server_errors("timeout: 5s"), @"");
-    insta::assert_snapshot!(server_errors("command: a\n    url: http://localhost:1/mcp"), @"");
-    insta::assert_snapshot!(server_errors("command: npx -y some-server"), @"");
-    insta::assert_snapshot!(server_errors("command: a\n    headers: {A: b}"), @"");
-    insta::assert_snapshot!(server_errors("command: a\n    env: {TOKEN: '${SOME_TOKEN}'}"), @"");
-    insta::assert_snapshot!(server_errors("url: http://mcp.example.org\n    headers: {Authorization: x}"), @"");
+    insta::assert_snapshot!(server_errors("timeout: 5s"), @"
+    error: `mcp_servers.time` has neither `command` nor `url` (talaria.yaml, line 3)
+
+    hint: write the program that Talaria starts, such as `command: npx`, or the address of the server
+    ");
+    insta::assert_snapshot!(server_errors("command: a\n    url: http://localhost:1/mcp"), @"
+    error: `mcp_servers.time` has both `command` and `url` (talaria.yaml, line 3)
+
+    hint: keep `command` for a program that Talaria starts, or `url` for a server that runs already
+    ");
+    insta::assert_snapshot!(server_errors("command: npx -y some-server"), @r#"
+    error: `mcp_servers.time.command` must be a program alone (talaria.yaml, line 4)
+
+    hint: write its arguments as a list, such as `args: ["-y", "some-server"]`; no shell runs it
+    "#);
+    insta::assert_snapshot!(server_errors("command: a\n    headers: {A: b}"), @"
+    error: `mcp_servers.time.headers` has no meaning without `url` (talaria.yaml, line 5)
+
+    hint: `args`, `env` and `cwd` are for a program (`command`), `headers` for an address (`url`)
+    ");
+    insta::assert_snapshot!(server_errors("command: a\n    env: {TOKEN: '${SOME_TOKEN}'}"), @"
+    error: `mcp_servers.time.env.TOKEN` takes the variable `SOME_TOKEN`, which is not set (talaria.yaml, line 5)
+
+    hint: set it where Talaria is started; or write `mcp_servers.time.enabled: false`
+    ");
+    insta::assert_snapshot!(server_errors("url: http://mcp.example.org\n    headers: {Authorization: x}"), @"
+    error: `mcp_servers.time.url` would carry the headers unencrypted over a public network (talaria.yaml, line 4)
+
+    hint: use `https://`, a private address or a tunnel
+    ");
     insta::assert_snapshot!(
         Scene::new().file("mcp_servers:\n  my server: {command: a}\n").errors(),
-        @""
+        @"
+        error: `mcp_servers` has a name that cannot be used (talaria.yaml, line 2)
+
+        hint: names are 1 to 32 letters, digits, `_` and `-`
+        "
     );
     for (keys, part) in [
         ("comand: a", "unknown key `comand` in `mcp_servers.time` (talaria.yaml, line 4)"),
@@ -163,7 +191,11 @@ fn a_key_in_plain_text_needs_a_private_file() {
         set_mode(&scene.path("talaria.yaml"), 0o644);
         scene
     };
-    insta::assert_snapshot!(scene(CANARY).errors(), @"");
+    insta::assert_snapshot!(scene(CANARY).errors(), @"
+    error: `mcp_servers.time.env.API_TOKEN` holds a key, but the file is open to other users (talaria.yaml, line 7)
+
+    hint: run `chmod 600 talaria.yaml`, or write `${NAME}` and set that variable where Talaria is started
+    ");
     scene("'${SOME_TOKEN}'").load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
 }
 
@@ -173,7 +205,7 @@ fn what_is_probably_not_meant_is_pointed_out() {
         let scene = Scene::new().file(format!("{USER}mcp_servers:\n  time:\n    {keys}\n"));
         scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors))).warnings.join("\n")
     };
-    insta::assert_snapshot!(warnings("command: a\n    args: ['--token=${TOKEN}']"), @"");
-    insta::assert_snapshot!(warnings("command: a\n    include: [a]\n    exclude: [a]"), @"");
-    insta::assert_snapshot!(warnings("url: http://mcp.example.org"), @"");
+    insta::assert_snapshot!(warnings("command: a\n    args: ['--token=${TOKEN}']"), @"`mcp_servers.time.args` has a `${…}`, which is replaced only in `env` and `headers`; the program gets it as written");
+    insta::assert_snapshot!(warnings("command: a\n    include: [a]\n    exclude: [a]"), @"`mcp_servers.time.include` names a tool that `exclude` names, too; it is not offered");
+    insta::assert_snapshot!(warnings("url: http://mcp.example.org"), @"`mcp_servers.time.url` is a public `http://` address, so everybody on the way can read and change what tools do; use `https://`");
 }

@@ -43,7 +43,18 @@ fn every_key_about_tools_arrives() {
     assert_eq!(model.turn_timeout, Duration::from_secs(300));
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let described = config.describe().replace(&scene.folder.path().display().to_string(), "");
-    insta::assert_snapshot!(described, @"");
+    insta::assert_snapshot!(described, @"
+    configuration  /talaria.yaml
+    state folder   /home
+    agent          model server at https://api.openai.com/v1, model m, without a key
+                     tools read_file, terminal, memory, mcp.time, mcp.web; workspace /srv/work; models m, n, o
+    MCP servers    other: c (off)
+                   time: a
+                   web: b
+    platforms      none configured: a chat in the terminal
+    agent server   http://127.0.0.1:8642, model talaria, key in /home/api.key (not while prompts are piped in)
+    log            info
+    ");
 }
 
 #[test]
@@ -78,11 +89,19 @@ fn four_lines_give_the_model_of_the_environment_its_tools() {
     assert_eq!((model.models.len(), model.context_tokens, model.max_iterations), (2, Some(9000), 1));
     assert_eq!(config.rules.agents.by_name[&AgentName::local()].instructions, "Be kind.");
 
-    insta::assert_snapshot!(scene("    wrokspace: /srv/work\n").errors(), @"");
-    insta::assert_snapshot!(scene("    tools: terminal\n").errors(), @"");
+    insta::assert_snapshot!(scene("    wrokspace: /srv/work\n").errors(), @"
+    error: unknown key `wrokspace` in `agents.local` (talaria.yaml, line 3)
+
+    hint: did you mean `workspace`?
+    ");
+    insta::assert_snapshot!(scene("    tools: terminal\n").errors(), @"error: `agents.local.tools` must be a list, such as `[one, two]` (talaria.yaml, line 3)");
     // Without a model there is nothing to add to.
     let alone = "agents:\n  local:\n    tools: [memory]\n";
-    insta::assert_snapshot!(errors(alone), @"");
+    insta::assert_snapshot!(errors(alone), @"
+    error: `agents.local` has no `kind`, and its name is not one (talaria.yaml, line 2)
+
+    hint: set `OPENAI_BASE_URL` and `OPENAI_MODEL`, to which the entry adds; or write a `kind` (known kinds: `proxy`, `model`)
+    ");
     let faulty =
         Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642").var("OPENAI_BASE_URL", "http://h:1/v1");
     assert!(faulty.file(alone).errors().contains("no model is named"));
@@ -90,7 +109,11 @@ fn four_lines_give_the_model_of_the_environment_its_tools() {
     let proxy = Scene::new()
         .var("GATEWAY_PROXY_URL", "http://host:8642")
         .file("agents:\n  proxy: {tools: [memory]}\n");
-    insta::assert_snapshot!(proxy.errors(), @"");
+    insta::assert_snapshot!(proxy.errors(), @"
+    error: unknown key `tools` in `agents.proxy` (talaria.yaml, line 2)
+
+    hint: the keys here are `access`, `instructions`
+    ");
 }
 
 #[test]
@@ -113,12 +136,36 @@ fn an_agent_with_a_terminal_is_for_admins_unless_its_entry_says_otherwise() {
 
 #[test]
 fn a_wrong_key_about_tools_is_named_with_its_line() {
-    insta::assert_snapshot!(agent_errors("tools: [raed_file]\n    workspace: /srv/work"), @"");
-    insta::assert_snapshot!(agent_errors("tools: [sk-CANARY-0123]"), @"");
-    insta::assert_snapshot!(agent_errors("tools: [mcp.tiem]\nmcp_servers: {time: {command: a}}"), @"");
-    insta::assert_snapshot!(agent_errors("tools: [memory, terminal]"), @"");
-    insta::assert_snapshot!(agent_errors("tools: [terminal]\n    workspace: ~/work"), @"");
-    insta::assert_snapshot!(agent_errors("models: ['']"), @"");
+    insta::assert_snapshot!(agent_errors("tools: [raed_file]\n    workspace: /srv/work"), @"
+    error: `agents.a.tools` names a tool that does not exist (talaria.yaml, line 5)
+
+    hint: did you mean `read_file`?
+    ");
+    insta::assert_snapshot!(agent_errors("tools: [sk-CANARY-0123]"), @"
+    error: `agents.a.tools` names a tool that does not exist (talaria.yaml, line 5)
+
+    hint: the tools are `edit_file`, `mcp`, `memory`, `read_file`, `search_files`, `skills`, `terminal`, `write_file`; `mcp.NAME` stands for a server of `mcp_servers`
+    ");
+    insta::assert_snapshot!(agent_errors("tools: [mcp.tiem]\nmcp_servers: {time: {command: a}}"), @"
+    error: `agents.a.tools` names a server that `mcp_servers` does not have (talaria.yaml, line 5)
+
+    hint: did you mean `mcp.time`?
+    ");
+    insta::assert_snapshot!(agent_errors("tools: [memory, terminal]"), @"
+    error: `agents.a.tools` has `terminal`, which needs a `workspace` (talaria.yaml, line 5)
+
+    hint: add the folder that the agent may work in, such as `workspace: /srv/agent`
+    ");
+    insta::assert_snapshot!(agent_errors("tools: [terminal]\n    workspace: ~/work"), @"
+    error: `agents.a.workspace` begins with `~`, which only a shell replaces (talaria.yaml, line 6)
+
+    hint: write the whole path, for example `/home/ann/agent`
+    ");
+    insta::assert_snapshot!(agent_errors("models: ['']"), @"
+    error: `agents.a.models` must be at most 50 names of at most 128 characters (talaria.yaml, line 5)
+
+    hint: write the names that the server knows its models by, such as `[llama3.2, qwen3]`
+    ");
     for (keys, part) in [
         (
             "max_iterations: 0",
@@ -141,14 +188,14 @@ fn a_wrong_key_about_tools_is_named_with_its_line() {
 fn settings_without_effect_are_pointed_out() {
     let warnings = |text: &str| Scene::new().file(text).load().unwrap().warnings.join("\n");
     let agent = |keys: &str| format!("agents: {{a: {{kind: model, model: m, {keys}}}}}\n");
-    insta::assert_snapshot!(warnings(&agent("workspace: /srv/work, tools: [memory]")), @"");
-    insta::assert_snapshot!(warnings(&agent("tools: [mcp]")), @"");
-    insta::assert_snapshot!(warnings(&format!("{}mcp_servers: {{t: {{command: a}}}}", agent("tools: [memory]"))), @"");
+    insta::assert_snapshot!(warnings(&agent("workspace: /srv/work, tools: [memory]")), @"`agents.a.workspace` has no effect, because no tool of the agent works in it");
+    insta::assert_snapshot!(warnings(&agent("tools: [mcp]")), @"`agents.a.tools` has `mcp`, but there are no servers in `mcp_servers`");
+    insta::assert_snapshot!(warnings(&format!("{}mcp_servers: {{t: {{command: a}}}}", agent("tools: [memory]"))), @"`mcp_servers.t` is used by no agent; add `mcp.t` to the `tools` of one");
     insta::assert_snapshot!(
         warnings(&format!("{}mcp_servers: {{t: {{command: a, enabled: false}}}}", agent("tools: [mcp.t]"))),
-        @""
+        @"`agents.a.tools` has `mcp.t`, but that server is off (`enabled: false`)"
     );
-    insta::assert_snapshot!(warnings("terminal: {env_passthrough: [LANG, OPENAI_API_KEY, TALARIA_HOME]}"), @"");
+    insta::assert_snapshot!(warnings("terminal: {env_passthrough: [LANG, OPENAI_API_KEY, TALARIA_HOME]}"), @"`terminal.env_passthrough` lists `OPENAI_API_KEY`, which never passes: it is a secret of Talaria's own");
 }
 
 #[test]
@@ -156,7 +203,9 @@ fn a_workspace_never_reaches_our_own_files() {
     let scene = Scene::new();
     let key = scene.private_file("keys/key", "sk-1");
     scene.private_file("plain-file", "");
-    fs::create_dir_all(scene.path("work")).unwrap();
+    for folder in ["home", "work"] {
+        fs::create_dir_all(scene.path(folder)).unwrap();
+    }
     symlink(scene.path("home"), scene.path("work/link")).unwrap();
     let folder = scene.path("").display().to_string();
     let load = |workspace: &str, more: &str| {
@@ -233,12 +282,24 @@ fn the_shared_sections_arrive_and_have_defaults() {
 
 #[test]
 fn wrong_values_of_the_shared_sections_are_named() {
-    insta::assert_snapshot!(errors("review: {agent: b}\nagents: {a: {kind: model, model: m}}"), @"");
+    insta::assert_snapshot!(errors("review: {agent: b}\nagents: {a: {kind: model, model: m}}"), @"
+    error: `review.agent` names no agent (talaria.yaml, line 1)
+
+    hint: did you mean `a`? the agents are `a`
+    ");
     insta::assert_snapshot!(
         errors("review: {agent: p}\nagents: {a: {kind: model, model: m}, p: {kind: proxy, url: 'http://p:1'}}\ndefault_agent: a"),
-        @""
+        @"
+        error: `review.agent` names an agent without a model of ours (talaria.yaml, line 1)
+
+        hint: agents of kind `model` are `a`
+        "
     );
-    insta::assert_snapshot!(errors("terminal:\n  env_passthrough: [LANG=de]\n"), @"");
+    insta::assert_snapshot!(errors("terminal:\n  env_passthrough: [LANG=de]\n"), @"
+    error: `terminal.env_passthrough` holds what cannot be the name of a variable (talaria.yaml, line 2)
+
+    hint: write names alone, such as `[LANG, HTTPS_PROXY]`; there are no patterns and no values
+    ");
     for (text, part) in [
         (
             "budget: {person: 0}",
