@@ -220,7 +220,7 @@ fn a_workspace_never_reaches_our_own_files() {
     for good in ["work", "work/deep", "new/folder", "keys/other"] {
         let config = load(&format!("{folder}{good}"), "").unwrap();
         assert_eq!(model_of(&config, "a").workspace, Some(scene.path(good)));
-        assert_eq!(config.secret_files, [key.clone()]);
+        assert_eq!(config.secret_files, std::slice::from_ref(&key));
     }
     for (bad, reason) in [
         ("home", "lies in DIR/home, which belongs to Talaria (DIR/talaria.yaml, line 7)"),

@@ -85,7 +85,7 @@ async fn keys_that_need_a_restart_are_named_each_time() {
     let _ = write!(
         config,
         "gateway: {{model: other, retry_for: 1m}}\nagent: {{context_prompt: Be kind.}}\ndisplay: {{edits: 5}}\n\
-         log: {{level: debug}}\nwords: {{nothing_running: Quiet.}}\nmcp_servers: {{time: {{command: a}}}}\nskills_dir: \
+         log: {{level: debug}}\nwords: {{nothing_running: Quiet.}}\nmcp_servers: {{time: {{command: a, enabled: false}}}}\nskills_dir: \
          /srv/skills\nreview: {{memory: 3}}\nterminal: {{network: true}}\nbudget: {{person: 1000}}\n"
     );
     scene.talaria.rewrites_config(&config);
