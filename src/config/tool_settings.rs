@@ -1,6 +1,6 @@
 //! Settings of the tools that agents of kind `model` have, checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +69,29 @@ impl fmt::Display for BuiltinTool {
     }
 }
 
+/// The MCP servers whose tools an agent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum McpSelection {
+    /// No server.
+    #[default]
+    None,
+    /// All configured servers.
+    All,
+    /// The servers with these names.
+    Some(BTreeSet<String>),
+}
+
+impl McpSelection {
+    /// Whether the agent has the tools of the server with this name.
+    pub fn includes(&self, server: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some(names) => names.contains(server),
+        }
+    }
+}
+
 /// `terminal:`, for the terminal of every agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminalConfig {
@@ -105,8 +128,8 @@ pub struct McpServerConfig {
     pub permissions: BTreeMap<String, ToolPermission>,
 }
 
-/// The way to an MCP server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The way to an MCP server. `Debug` and `Display` count the arguments, because one may hold a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub enum McpTransport {
     /// A process of ours that speaks over its standard input and output.
     Stdio {
