@@ -3,6 +3,9 @@
 //! The loop reads a model's tool call, finds the tool by its name, shows the call as a step, and feeds the result back. A
 //! tool gets arguments that a model wrote: it checks all of them, and stays within the agent's limits by itself.
 
+pub mod approval;
+pub mod terminal;
+
 use serde_json::{Map, Value};
 use talaria_platform::{BoxFuture, CancellationToken};
 
