@@ -9,6 +9,7 @@ pub mod confined_dir;
 pub mod fallback;
 pub mod guide;
 pub mod model;
+pub mod process;
 pub mod proxy;
 pub mod skills;
 pub mod tools;

@@ -21,9 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{
-    AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TurnEvent,
-};
+use crate::agent::{AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TurnEvent};
 use crate::i18n::LocalizedText;
 use crate::reply::EnclosedFile;
 use crate::util::random_hex;

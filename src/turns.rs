@@ -48,8 +48,8 @@ mod session_ends;
 mod session_queue;
 mod sink;
 mod source;
-mod turn_run;
 mod token_budget;
+mod turn_run;
 mod upstream_reports;
 
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 //! The loop reads a model's tool call, finds the tool by its name, shows the call as a step, and feeds the result back. A
 //! tool gets arguments that a model wrote: it checks all of them, and stays within the agent's limits by itself.
 
+pub mod approval;
 pub mod arguments;
 pub mod blocking;
 #[cfg(test)]
@@ -13,6 +14,7 @@ pub mod memory;
 pub mod read_file;
 pub mod search_files;
 pub mod skills;
+pub mod terminal;
 pub mod workspace;
 pub mod write_file;
 

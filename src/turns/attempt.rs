@@ -208,7 +208,8 @@ impl TurnRun<'_> {
             {
                 return Ok(Err(refusal));
             }
-            let tokens_left = match token_budget::tokens_left(tx, live.now().budget, &payer, &prepared.agent)? {
+            let tokens_left = match token_budget::tokens_left(tx, live.now().budget, &payer, &prepared.agent)?
+            {
                 Ok(left) => left,
                 // It is too late to refuse a try that may have run.
                 Err(_) if attempt == AttemptKind::Resume => Some(0),

@@ -13,6 +13,7 @@ mod layers;
 #[cfg(feature = "matrix")]
 mod matrix_config;
 mod piping;
+mod processes;
 mod proxy;
 mod retention;
 #[cfg(feature = "testing")]

@@ -14,7 +14,7 @@
 mod abilities;
 #[cfg(feature = "testing")]
 mod approvals;
-mod ending;
+pub mod ending;
 #[cfg(feature = "testing")]
 mod fallback;
 #[cfg(feature = "testing")]

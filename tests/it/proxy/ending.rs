@@ -217,7 +217,8 @@ fn proxy(upstream: &Upstream) -> ProxyAgent {
     }
 }
 
-fn turn() -> AgentTurn {
+/// A turn that asks for nothing.
+pub fn turn() -> AgentTurn {
     AgentTurn {
         id: TurnId("0123456789abcdef".into()),
         agent: AgentName::proxy(),

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use talaria::agent::{
-    AgentError, AgentErrorKind, AgentOutput, Ask, Step, StepState, TokenUsage, TurnEnd,
-    TurnEvent,
+    AgentError, AgentErrorKind, AgentOutput, Ask, Step, StepState, TokenUsage, TurnEnd, TurnEvent,
 };
 use talaria::i18n::LocalizedText;
 use talaria_platform::CancellationToken;
