@@ -8,6 +8,7 @@ mod build;
 pub mod fallback;
 pub mod guide;
 pub mod model;
+pub mod process;
 pub mod proxy;
 pub mod tools;
 

@@ -9,13 +9,17 @@ mod render;
 mod table;
 mod token;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
+use crate::agents::process::EndPatience;
+use crate::agents::process::shim::{self, SUBCOMMAND, ShimRequest};
 use crate::control::CommandError;
 use crate::i18n::TextCatalog;
 
@@ -81,12 +85,49 @@ pub enum CliCommand {
         #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]
         language: Option<String>,
     },
+    /// Run a command for a running talaria, which holds the other end of standard input
+    #[command(name = SUBCOMMAND, hide = true)]
+    RunChild(ChildArguments),
     /// Commands of a kind of platform.
     #[command(flatten)]
     OfKind(kind_command::KindCommand),
     /// Commands of the operator.
     #[command(flatten)]
     Operate(operator::OperatorCommand),
+}
+
+/// Arguments of the shim; see [`shim`](crate::agents::process::shim).
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct ChildArguments {
+    /// Milliseconds between the end of input and SIGTERM
+    #[arg(long)]
+    after_eof_ms: u64,
+    /// Milliseconds between SIGTERM and SIGKILL
+    #[arg(long)]
+    after_term_ms: u64,
+    /// Pass standard input on to the command
+    #[arg(long)]
+    input: bool,
+    /// The command
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+impl ChildArguments {
+    /// Runs the command to its end; see [`shim::run`].
+    pub fn run(&self) -> ExitCode {
+        let mut words = self.command.iter().cloned();
+        let request = ShimRequest {
+            program: words.next().unwrap_or_default(),
+            args: words.collect(),
+            has_input: self.input,
+            patience: EndPatience {
+                after_eof: Duration::from_millis(self.after_eof_ms),
+                after_term: Duration::from_millis(self.after_term_ms),
+            },
+        };
+        ExitCode::from(shim::run(&request))
+    }
 }
 
 impl Cli {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
-use crate::agents;
+use crate::agents::{self, process};
 use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
@@ -102,6 +102,8 @@ pub struct GatewayParts {
 /// Runs the gateway in a runtime of its own until it has ended.
 pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Result<ExitReason, StartError> {
     let home = StateDir::take(&config.home)?;
+    // Only the holder of the lock may: the children of a living gateway are none of ours.
+    process::sweep(home.path());
     let (store, threads) = Store::open_keeping(&home.database(), config.store).map_err(|error| {
         let hint = Some(error.hint());
         StartError { error: error.into(), hint }

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     let serve = matches!(cli.command, Some(CliCommand::Serve | CliCommand::Check { serve: true }));
     let sources = ConfigSources { config: cli.config, serve, ..ConfigSources::default() };
     match &cli.command {
+        Some(CliCommand::RunChild(child)) => return child.run(),
         Some(CliCommand::Env) => return talaria::cli::print(&env::render()),
         Some(CliCommand::Words { language: Some(language) }) => {
             return talaria::cli::print(&TextCatalog::of(language).unwrap_or_default().listing());
@@ -49,9 +50,14 @@ fn main() -> ExitCode {
         Some(CliCommand::Words { .. }) => return talaria::cli::print(&config.rules.words.listing()),
         Some(CliCommand::Chat) => RunMode::Chat,
         Some(CliCommand::Serve) => RunMode::Serve,
-        Some(CliCommand::Run | CliCommand::Env | CliCommand::OfKind(_) | CliCommand::Operate(_)) | None => {
-            RunMode::Run
-        }
+        Some(
+            CliCommand::Run
+            | CliCommand::Env
+            | CliCommand::RunChild(_)
+            | CliCommand::OfKind(_)
+            | CliCommand::Operate(_),
+        )
+        | None => RunMode::Run,
     };
     let platforms = match plan::build(&config, mode) {
         Ok(platforms) => platforms,

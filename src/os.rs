@@ -6,6 +6,23 @@ mod elsewhere;
 mod linux;
 
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{bound_unsent_bytes, deny_debuggers, open_files, resident_memory};
+pub use elsewhere::{
+    adopt_orphans, bound_unsent_bytes, deny_debuggers, open_files, own_children, own_program, process_start,
+    processes_with, resident_memory,
+};
 #[cfg(target_os = "linux")]
-pub use linux::{bound_unsent_bytes, deny_debuggers, open_files, resident_memory};
+pub use linux::{
+    adopt_orphans, bound_unsent_bytes, deny_debuggers, open_files, own_children, own_program, process_start,
+    processes_with, resident_memory,
+};
+
+use rustix::process::Pid;
+
+/// A process of this user with a certain variable in its environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkedProcess {
+    /// Its process group.
+    pub group: Pid,
+    /// Value of the variable.
+    pub value: String,
+}

@@ -181,6 +181,7 @@ texts! {
     AskStopped "ask_stopped" Notice ["title"]
     AskRestarted "ask_restarted" Notice ["title"]
     AskGone "ask_gone" Notice ["title"]
+    AskHalted "ask_halted" Part []
     ApprovalUnheard "approval_unheard" Notice ["title"]
     AnswerUnheard "answer_unheard" Notice ["title"]
     AskNone "ask_none" Part []

@@ -1,0 +1,142 @@
+//! The environment of a process that an agent starts.
+//!
+//! It is built up, not stripped down: a short list of variables that programs cannot do without, and those that the
+//! operator lets through. A secret of ours never passes, even if the operator names it. Pure, but for
+//! [`process_environment`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use crate::config::env;
+
+/// Variables that every process gets.
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TERM",
+    "TZ",
+    "TMPDIR",
+    "TALARIA_HOME",
+    "TALARIA_CONFIG",
+];
+
+/// Beginnings of the names of further variables that every process gets.
+const PASSED_FAMILIES: &[&str] = &["LC_", "XDG_"];
+
+/// Ending of the name of a variable that names a file with a secret.
+const FILE_FORM: &str = "_FILE";
+
+/// An environment, and the names of variables that are not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChildEnvironment {
+    /// The variables that the process gets.
+    pub variables: BTreeMap<OsString, OsString>,
+    /// Names of all others, sorted.
+    pub dropped: Vec<String>,
+}
+
+/// The environment of a process, out of our own variables. `allowed` has the names that pass beside the short list.
+pub fn child_environment(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+    allowed: &[String],
+) -> ChildEnvironment {
+    let mut environment = ChildEnvironment::default();
+    for (name, value) in ours {
+        let passes = name.to_str().is_some_and(|name| {
+            let is_allowed = allowed.iter().any(|allowed| allowed == name);
+            (is_basic(name) || is_allowed) && !is_secret(name)
+        });
+        if passes {
+            environment.variables.insert(name, value);
+        } else {
+            environment.dropped.push(name.to_string_lossy().into_owned());
+        }
+    }
+    environment.dropped.sort_unstable();
+    environment
+}
+
+/// The environment of a process, out of the variables of this one. The log names those that are left out.
+pub fn process_environment(allowed: &[String]) -> BTreeMap<OsString, OsString> {
+    let environment = child_environment(std::env::vars_os(), allowed);
+    tracing::debug!(
+        dropped = environment.dropped.join(" "),
+        "variables that a child process does not get; terminal.env_passthrough lets one through"
+    );
+    environment.variables
+}
+
+/// Whether the variable holds a secret of ours, or names the file of one. Such a variable never passes.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.strip_suffix(FILE_FORM).unwrap_or(name);
+    env::table().any(|var| var.secret && var.name == name)
+}
+
+fn is_basic(name: &str) -> bool {
+    PASSED.contains(&name) || PASSED_FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(ours: &[&str], allowed: &[&str]) -> (Vec<String>, Vec<String>) {
+        let ours = ours.iter().map(|name| (OsString::from(name), OsString::from("value")));
+        let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
+        let made = child_environment(ours, &allowed);
+        let passed = made.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect();
+        (passed, made.dropped)
+    }
+
+    #[test]
+    fn only_the_short_list_passes() {
+        let (passed, dropped) = environment(
+            &[
+                "PATH",
+                "HOME",
+                "LC_ALL",
+                "XDG_CACHE_HOME",
+                "TALARIA_HOME",
+                "TALARIA_CONFIG",
+                "EDITOR",
+                "AWS_KEY",
+                "LC",
+            ],
+            &[],
+        );
+        assert_eq!(passed, ["HOME", "LC_ALL", "PATH", "TALARIA_CONFIG", "TALARIA_HOME", "XDG_CACHE_HOME"]);
+        assert_eq!(dropped, ["AWS_KEY", "EDITOR", "LC"]);
+    }
+
+    #[test]
+    fn a_variable_that_is_let_through_passes_and_only_by_its_whole_name() {
+        let (passed, dropped) = environment(&["EDITOR", "EDITOR_2", "editor"], &["EDITOR", "UNSET"]);
+        assert_eq!(passed, ["EDITOR"]);
+        assert_eq!(dropped, ["EDITOR_2", "editor"]);
+    }
+
+    #[test]
+    fn no_secret_of_ours_passes_even_if_it_is_let_through() {
+        let secrets: Vec<&str> = env::table().filter(|var| var.secret).map(|var| var.name).collect();
+        assert!(secrets.contains(&"GATEWAY_PROXY_KEY") && secrets.contains(&"API_SERVER_KEY"));
+        for secret in secrets {
+            let file = format!("{secret}_FILE");
+            let (passed, dropped) = environment(&[secret, &file], &[secret, &file]);
+            assert!(passed.is_empty(), "{passed:?}");
+            assert_eq!(dropped, [secret, &file]);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_does_not_pass() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let name = OsString::from_vec(b"PATH\xff".to_vec());
+        let made = child_environment([(name, OsString::from("x"))], &["PATH\u{fffd}".to_owned()]);
+        assert!(made.variables.is_empty());
+        assert_eq!(made.dropped, ["PATH\u{fffd}"]);
+    }
+}
