@@ -7,6 +7,7 @@ pub mod breaker;
 mod build;
 pub mod fallback;
 pub mod guide;
+pub mod mcp;
 pub mod model;
 pub mod process;
 pub mod proxy;

@@ -82,7 +82,11 @@ pub enum McpServerState {
 
 impl McpServers {
     /// The servers of a configuration. Starts none of them. `home` is the state folder.
-    pub fn new(config: &BTreeMap<String, McpServerConfig>, host: Arc<ProcessHost>, home: PathBuf) -> Arc<Self> {
+    pub fn new(
+        config: &BTreeMap<String, McpServerConfig>,
+        host: Arc<ProcessHost>,
+        home: PathBuf,
+    ) -> Arc<Self> {
         Self::with_pacing(config, host, home, McpPacing::default())
     }
 
@@ -147,11 +151,15 @@ impl McpServers {
             match list {
                 Ok(list) => {
                     let left_out = list.left_out.iter();
-                    tools.problems.extend(left_out.map(|why| format!("MCP server `{}`: {why}.", server.name)));
+                    tools
+                        .problems
+                        .extend(left_out.map(|why| format!("MCP server `{}`: {why}.", server.name)));
                     found.extend(list.tools.iter().map(|tool| (server.clone(), tool.clone())));
                 }
                 Err(why) => {
-                    tools.problems.push(format!("The MCP server `{}` {why}. Its tools are missing.", server.name));
+                    tools
+                        .problems
+                        .push(format!("The MCP server `{}` {why}. Its tools are missing.", server.name));
                 }
             }
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientNotification,
-    ClientRequest, ListToolsRequest, PaginatedRequestParams, RequestId, ServerResult,
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientNotification, ClientRequest, ListToolsRequest, PaginatedRequestParams, RequestId, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle};
 use rmcp::{Peer, RoleClient, ServiceError};
@@ -103,7 +103,8 @@ impl Connection {
         for _ in 0..PAGES {
             let mut request = ListToolsRequest::default();
             request.params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let answer = self.request(ClientRequest::ListToolsRequest(request), config.connect_timeout).await?;
+            let answer =
+                self.request(ClientRequest::ListToolsRequest(request), config.connect_timeout).await?;
             let ServerResult::ListToolsResult(page) = answer else {
                 return Err(RequestFailure::Failed("answers with no list of tools".to_owned()));
             };
@@ -132,7 +133,8 @@ impl Connection {
             answer = calling => answer?,
             () = stop.cancelled() => return Err(RequestFailure::Stopped),
         };
-        let unsupported = || RequestFailure::Failed("answers with something that is no result of a tool".to_owned());
+        let unsupported =
+            || RequestFailure::Failed("answers with something that is no result of a tool".to_owned());
         read_answer(answer).ok_or_else(unsupported)
     }
 
@@ -150,7 +152,8 @@ impl Connection {
     ) -> Result<ServerResult, RequestFailure> {
         let deadline = tokio::time::sleep(limit);
         tokio::pin!(deadline);
-        let too_slow = || RequestFailure::Failed(format!("gave no answer within {} seconds", limit.as_secs_f32()));
+        let too_slow =
+            || RequestFailure::Failed(format!("gave no answer within {} seconds", limit.as_secs_f32()));
         let sent = tokio::select! {
             sent = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()) => sent,
             () = &mut deadline => return Err(too_slow()),
@@ -251,9 +254,8 @@ impl Drop for CancelOnDrop<'_> {
             return;
         }
         let peer = self.peer.clone();
-        let mut param = CancelledNotificationParam::default();
-        param.request_id = Some(request);
-        param.reason = Some("nobody waits for it any more".to_owned());
+        let reason = "nobody waits for it any more".to_owned();
+        let param = CancelledNotificationParam::new(Some(request), Some(reason));
         let notification = ClientNotification::CancelledNotification(CancelledNotification::new(param));
         drop(spawn_task("mcp-cancel", async move {
             let _ = tokio::time::timeout(CANCEL, peer.send_notification(notification)).await;

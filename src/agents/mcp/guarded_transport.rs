@@ -271,7 +271,11 @@ mod tests {
     use super::*;
 
     type TestTransport = GuardedTransport<
-        AsyncRwTransport<RoleClient, BoundedReader<tokio::io::ReadHalf<DuplexStream>>, tokio::io::WriteHalf<DuplexStream>>,
+        AsyncRwTransport<
+            RoleClient,
+            BoundedReader<tokio::io::ReadHalf<DuplexStream>>,
+            tokio::io::WriteHalf<DuplexStream>,
+        >,
     >;
 
     /// A transport, its state, and the server's end of it.
@@ -293,10 +297,16 @@ mod tests {
         let mut call = link.follow(token);
         let lines = [
             "Welcome to my server!\n\n{\"not\": \"closed\n".to_owned(),
-            line(json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "x" } })),
+            line(
+                json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "x" } }),
+            ),
             line(json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })),
-            line(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 7, "progress": 1, "total": 4 } })),
-            line(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 7, "progress": 2, "message": "half\nway" } })),
+            line(
+                json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 7, "progress": 1, "total": 4 } }),
+            ),
+            line(
+                json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 7, "progress": 2, "message": "half\nway" } }),
+            ),
             line(json!({ "jsonrpc": "2.0", "id": 1, "result": {} })),
         ];
         server.write_all(lines.concat().as_bytes()).await.unwrap();
@@ -353,7 +363,9 @@ mod tests {
         for _ in 0..OWED * 2 {
             let ask = line(json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
             server.write_all(ask.as_bytes()).await.unwrap();
-            let JsonRpcMessage::Request(asked) = transport.receive().await.unwrap() else { panic!("no request") };
+            let JsonRpcMessage::Request(asked) = transport.receive().await.unwrap() else {
+                panic!("no request")
+            };
             let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), asked.id);
             transport.send(answer).await.unwrap();
         }

@@ -89,7 +89,8 @@ impl StreamableHttpClient for BoundedClient {
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         let body = serde_json::to_vec(&message)?;
-        let response = self.0.post(uri.as_ref()).headers(headers).body(body).send().await.map_err(without_url)?;
+        let response =
+            self.0.post(uri.as_ref()).headers(headers).body(body).send().await.map_err(without_url)?;
         let is_request = matches!(message, JsonRpcMessage::Request(_));
         let kind = media_type(&response);
         match response.status() {
@@ -175,7 +176,8 @@ async fn refused(response: Response, kind: MediaType) -> Result<StreamableHttpPo
     let is_access = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if kind == MediaType::Json && !is_access && status != StatusCode::TOO_MANY_REQUESTS {
         let body = read_body(response, ERROR_BYTES).await?;
-        if let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+        if let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
+        {
             return Ok(StreamableHttpPostResponse::Json(message, None));
         }
     }

@@ -104,9 +104,7 @@ impl McpTool {
         };
         Err(match reason {
             DenyReason::Person => ToolFailure::failed("A person refused this call. Do not try it again."),
-            DenyReason::Timeout => ToolFailure::Halt(
-                TextKey::McpAskTimeout.with("server", self.server.name.as_str()).with("tool", self.tool.name.as_str()),
-            ),
+            DenyReason::Timeout => ToolFailure::Halt(TextKey::AskHalted.into()),
             DenyReason::Stopped => ToolFailure::Stopped,
             DenyReason::TooLong => {
                 ToolFailure::failed("The call was not shown to a person, because its arguments are too long.")
@@ -115,9 +113,10 @@ impl McpTool {
             | DenyReason::Gone
             | DenyReason::NothingToJudge
             | DenyReason::TooMany
-            | DenyReason::Failed => {
-                ToolFailure::failed(format!("The call needs a person's approval, and got none ({}).", reason.name()))
-            }
+            | DenyReason::Failed => ToolFailure::failed(format!(
+                "The call needs a person's approval, and got none ({}).",
+                reason.name()
+            )),
         })
     }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientResult, Implementation, ProtocolVersion,
-    ServerRequest,
+    ClientCapabilities, ClientConfig, ClientResult, Implementation, ProtocolVersion, ServerRequest,
 };
 use rmcp::service::{RequestContext, RunningService, Service};
 use rmcp::transport::Transport;
@@ -74,9 +73,12 @@ pub(super) async fn open(
     let link = Arc::<LinkState>::default();
     match &config.transport {
         McpTransport::Http { url, headers } => {
-            let transport = http_client::connect(url, headers, config).map_err(FailedLink::without_process)?;
-            let shaken = shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config).await;
-            let (service, connection) = shaken.map_err(|reason| FailedLink::without_process(mask.hide(&reason)))?;
+            let transport =
+                http_client::connect(url, headers, config).map_err(FailedLink::without_process)?;
+            let shaken =
+                shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config).await;
+            let (service, connection) =
+                shaken.map_err(|reason| FailedLink::without_process(mask.hide(&reason)))?;
             Ok(OpenLink { connection, service, process: None })
         }
         McpTransport::Stdio { command, args, env, cwd } => {
@@ -150,7 +152,8 @@ fn process_spec(
 fn start(host: &ProcessHost, spec: ProcessSpec, make_folder: bool) -> Result<ManagedProcess, String> {
     if make_folder {
         let folder: &PathBuf = &spec.cwd;
-        std::fs::create_dir_all(folder).map_err(|error| format!("its folder cannot be made: {}", error.kind()))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("its folder cannot be made: {}", error.kind()))?;
     }
     host.spawn(spec).map_err(|error| format!("its process cannot be started: {error}"))
 }
@@ -163,20 +166,22 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
     config: &McpServerConfig,
 ) -> Result<(RunningService<RoleClient, RefusingClient>, Arc<Connection>), String> {
     let shaking = async {
-        let served = serve_client_with_lifecycle(RefusingClient, transport, ClientLifecycleMode::Initialize).await;
+        let served =
+            serve_client_with_lifecycle(RefusingClient, transport, ClientLifecycleMode::Initialize).await;
         let service = served.map_err(|error| match link.reason() {
             Some(reason) => reason.to_owned(),
             None => format!("the handshake failed: {}", one_line(&error.to_string(), HANDSHAKE)),
         })?;
         let peer = service.peer().clone();
-        let connection = Connection::open(peer, link.clone(), over_http, config).await.map_err(|failure| {
-            let words = match failure {
-                RequestFailure::Failed(words) => words,
-                RequestFailure::Gone => link.reason().unwrap_or("closed the connection").to_owned(),
-                RequestFailure::Stopped => "was stopped".to_owned(),
-            };
-            format!("its tools cannot be listed: it {words}")
-        })?;
+        let connection =
+            Connection::open(peer, link.clone(), over_http, config).await.map_err(|failure| {
+                let words = match failure {
+                    RequestFailure::Failed(words) => words,
+                    RequestFailure::Gone => link.reason().unwrap_or("closed the connection").to_owned(),
+                    RequestFailure::Stopped => "was stopped".to_owned(),
+                };
+                format!("its tools cannot be listed: it {words}")
+            })?;
         Ok((service, Arc::new(connection)))
     };
     match tokio::time::timeout(config.connect_timeout, shaking).await {

@@ -77,6 +77,9 @@ mod tests {
     #[test]
     fn a_secret_is_hidden_wherever_it_stands() {
         let mask = SecretMask { values: vec!["Bearer abcdef".to_owned(), "abcdef".to_owned()] };
-        assert_eq!(mask.hide("no abcdef, no Bearer abcdef, yes abc"), "no [redacted], no [redacted], yes abc");
+        assert_eq!(
+            mask.hide("no abcdef, no Bearer abcdef, yes abc"),
+            "no [redacted], no [redacted], yes abc"
+        );
     }
 }

@@ -199,13 +199,8 @@ impl McpServer {
                 () = self.stop.cancelled() => break,
                 () = self.wanted.notified() => {}
             }
-            let opening = open_link::open(
-                &self.name,
-                &self.config,
-                &self.context.host,
-                &self.context.home,
-                &self.mask,
-            );
+            let opening =
+                open_link::open(&self.name, &self.config, &self.context.host, &self.context.home, &self.mask);
             let opened = tokio::select! {
                 opened = opening => opened,
                 // The process ends with the future.
@@ -227,7 +222,11 @@ impl McpServer {
     async fn keep(&self, link: OpenLink, pauses: &mut Backoff) {
         let (connection, began) = (link.connection.clone(), Instant::now());
         self.tools.store(connection.known_tools().tools.len(), Ordering::Relaxed);
-        tracing::info!(server = self.name, tools = connection.known_tools().tools.len(), "an MCP server runs");
+        tracing::info!(
+            server = self.name,
+            tools = connection.known_tools().tools.len(),
+            "an MCP server runs"
+        );
         for words in &connection.known_tools().left_out {
             tracing::warn!(server = self.name, "an MCP server's tools: {words}");
         }

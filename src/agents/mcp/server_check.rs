@@ -22,23 +22,29 @@ pub fn check_server(config: &McpServerConfig, path: Option<&OsStr>) -> ServerFin
         return ServerFinding::Well("switched off".to_owned());
     }
     match &config.transport {
-        McpTransport::Http { url, headers } => match headers.is_empty() || url.is_encrypted() || url.is_near() {
-            true => ServerFinding::Well(format!("{}, started when it is needed", url.as_str())),
-            false => ServerFinding::Trouble(format!(
-                "its headers would go to {} in the clear, so it is used only if that is a private address; use https",
-                url.as_str()
-            )),
-        },
+        McpTransport::Http { url, headers } => {
+            match headers.is_empty() || url.is_encrypted() || url.is_near() {
+                true => ServerFinding::Well(format!("{}, started when it is needed", url.as_str())),
+                false => ServerFinding::Trouble(format!(
+                    "its headers would go to {} in the clear, so it is used only if that is a private address; use https",
+                    url.as_str()
+                )),
+            }
+        }
         McpTransport::Stdio { command, cwd, .. } => {
             if let Some(folder) = cwd.as_ref().filter(|folder| !folder.is_dir()) {
                 return ServerFinding::Trouble(format!("its folder {} is not there", folder.display()));
             }
             match find_program(command, cwd.as_deref(), path) {
-                Some(program) => ServerFinding::Well(format!("{}, started when it is needed", program.display())),
+                Some(program) => {
+                    ServerFinding::Well(format!("{}, started when it is needed", program.display()))
+                }
                 None if command.contains('/') => {
                     ServerFinding::Trouble(format!("{command} is not there or may not be run"))
                 }
-                None => ServerFinding::Trouble(format!("{command} is not found in PATH; install it, or name its path")),
+                None => ServerFinding::Trouble(format!(
+                    "{command} is not found in PATH; install it, or name its path"
+                )),
             }
         }
     }
@@ -84,7 +90,10 @@ mod tests {
         assert_eq!(check_server(&stdio("sh", None), Some(path)), well);
         assert_eq!(check_server(&stdio("/bin/sh", None), None), well);
         for (config, words) in [
-            (stdio("no-such-server", None), "no-such-server is not found in PATH; install it, or name its path"),
+            (
+                stdio("no-such-server", None),
+                "no-such-server is not found in PATH; install it, or name its path",
+            ),
             (stdio("/etc/passwd", None), "/etc/passwd is not there or may not be run"),
             (stdio("sh", Some("/no/such")), "its folder /no/such is not there"),
         ] {
@@ -97,7 +106,8 @@ mod tests {
     #[test]
     fn a_key_that_would_travel_in_the_clear_is_told_of() {
         let http = |url: &str, headers: &[(&str, &str)]| {
-            let headers = headers.iter().map(|(name, key)| ((*name).to_owned(), Secret::from((*key).to_owned())));
+            let headers =
+                headers.iter().map(|(name, key)| ((*name).to_owned(), Secret::from((*key).to_owned())));
             config(McpTransport::Http { url: BaseUrl::parse(url).unwrap(), headers: headers.collect() })
         };
         let key = [("Authorization", "Bearer abcdef")];

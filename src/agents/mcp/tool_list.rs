@@ -78,7 +78,9 @@ impl<'a> ToolListBuilder<'a> {
             let schema = usable_schema(&tool.input_schema);
             let size = schema.to_string().len();
             if size > SCHEMA_BYTES {
-                self.leave_out(format!("the tool `{name}` describes its arguments in more than {SCHEMA_BYTES} bytes"));
+                self.leave_out(format!(
+                    "the tool `{name}` describes its arguments in more than {SCHEMA_BYTES} bytes"
+                ));
                 continue;
             }
             self.bytes += size + description.len();
@@ -105,7 +107,10 @@ impl<'a> ToolListBuilder<'a> {
         let named = self.config.include.iter().flatten().filter(|name| !denied(name));
         let unknown: Vec<_> = named.filter(missing).map(|name| format!("`{}`", one_line(name, 40))).collect();
         if !unknown.is_empty() && self.list.left_out.is_empty() {
-            self.leave_out(format!("`include` names tools that the server does not have: {}", unknown.join(", ")));
+            self.leave_out(format!(
+                "`include` names tools that the server does not have: {}",
+                unknown.join(", ")
+            ));
         }
         self.list.tools.sort_by(|one, other| one.name.cmp(&other.name));
         self.list
@@ -146,7 +151,11 @@ mod tests {
     use super::*;
     use crate::config::McpTransport;
 
-    fn config(include: Option<&[&str]>, exclude: &[&str], permissions: &[(&str, ToolPermission)]) -> McpServerConfig {
+    fn config(
+        include: Option<&[&str]>,
+        exclude: &[&str],
+        permissions: &[(&str, ToolPermission)],
+    ) -> McpServerConfig {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         McpServerConfig {
             transport: McpTransport::Stdio {
@@ -207,7 +216,8 @@ mod tests {
     fn descriptions_and_schemas_are_bounded() {
         let config = config(None, &[], &[]);
         let mut builder = ToolListBuilder::new(&config);
-        let huge = json!({ "type": "object", "properties": { "x": { "description": "y".repeat(SCHEMA_BYTES) } } });
+        let huge =
+            json!({ "type": "object", "properties": { "x": { "description": "y".repeat(SCHEMA_BYTES) } } });
         builder.add(vec![
             tool("long", &"ü".repeat(50_000), json!({ "$schema": "http://x", "type": "object" })),
             tool("huge", "", huge),

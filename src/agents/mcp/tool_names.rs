@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn a_name_has_the_server_and_the_tool_in_it() {
-        assert_eq!(model_names([("files", "read_file"), ("files", "list-all")]), [
-            "mcp_files_read_file",
-            "mcp_files_list-all"
-        ]);
+        assert_eq!(
+            model_names([("files", "read_file"), ("files", "list-all")]),
+            ["mcp_files_read_file", "mcp_files_list-all"]
+        );
         assert_eq!(model_names([("my server", "größe.messen")]), ["mcp_my_server_gr__e_messen"]);
     }
 
@@ -66,7 +66,10 @@ mod tests {
         assert!(names[1..].iter().all(|name| name.starts_with("mcp_a_b_c_")), "{names:?}");
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 4, "{names:?}");
         // The suffix is of the tool itself: it is the same behind another tool that collides.
-        assert_eq!(model_names([("x_y", "z"), ("x", "y_z")])[1], model_names([("x", "y.z"), ("x", "y_z")])[1]);
+        assert_eq!(
+            model_names([("x_y", "z"), ("x", "y_z")])[1],
+            model_names([("x", "y.z"), ("x", "y_z")])[1]
+        );
     }
 
     proptest! {

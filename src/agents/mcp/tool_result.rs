@@ -43,11 +43,9 @@ fn read_result(result: CallToolResult) -> ToolAnswer {
             }
             _ => ToolPart::Named("[a file of a kind that is not known here]".to_owned()),
         },
-        ContentBlock::ResourceLink(link) => ToolPart::Named(format!(
-            "[link to {}: {}]",
-            one_line(&link.name, 200),
-            one_line(&link.uri, 500)
-        )),
+        ContentBlock::ResourceLink(link) => {
+            ToolPart::Named(format!("[link to {}: {}]", one_line(&link.name, 200), one_line(&link.uri, 500)))
+        }
         _ => ToolPart::Named("[a part of a kind that is not known here]".to_owned()),
     });
     join(parts.collect(), result.structured_content, result.is_error.unwrap_or_default())
