@@ -11,7 +11,6 @@ mod mcp_tool;
 mod open_link;
 mod secret_mask;
 mod server_actor;
-mod server_check;
 mod tool_list;
 mod tool_names;
 mod tool_result;
@@ -33,7 +32,6 @@ use super::tools::AgentTool;
 use crate::config::McpServerConfig;
 
 pub use server_actor::McpPacing;
-pub use server_check::{ServerFinding, check_server};
 
 /// Longest wait for the end of all servers: both pauses of an ordered end, and a moment.
 const END: Duration = Duration::from_secs(6);
