@@ -15,12 +15,15 @@ mod describe;
 pub mod env;
 mod file;
 mod language;
+mod mcp_servers;
 mod paths;
 mod platform;
 mod resolve;
 mod retention;
 mod server;
+mod tool_sections;
 mod tool_settings;
+mod workspace;
 
 #[cfg(test)]
 mod tests;
@@ -39,8 +42,10 @@ pub use server::{NetworkReach, ServerConfig, WebOrigin};
 pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
 pub use talaria_platform::config::{ConfigError, Secret};
 pub use tool_settings::{
-    BudgetConfig, BuiltinTool, McpServerConfig, McpTransport, ReviewConfig, TerminalConfig, ToolPermission,
+    BudgetConfig, BuiltinTool, McpSelection, McpServerConfig, McpTransport, ReviewConfig, TerminalConfig,
+    ToolPermission,
 };
+pub use workspace::{WorkspaceConflict, make_workspace, workspace_conflict};
 // Kinds of platforms read their entries with these parts, too.
 use talaria_platform::config::{document, secret, secret_sources, setting, suggest, url, value, yaml_lines};
 
@@ -73,6 +78,14 @@ pub struct Config {
     pub home: PathBuf,
     /// The agents that answer.
     pub agents: AgentsConfig,
+    /// MCP servers by name, whose tools agents may call.
+    pub mcp_servers: BTreeMap<String, McpServerConfig>,
+    /// The folder of the skills. It need not exist yet.
+    pub skills_dir: PathBuf,
+    /// The background reviews of conversations.
+    pub review: ReviewConfig,
+    /// The terminal of every agent that has it.
+    pub terminal: TerminalConfig,
     /// Settings that every turn uses, for all agents.
     pub turns: TurnConfig,
     /// The chat accounts. Empty: a chat in the terminal.
@@ -83,10 +96,12 @@ pub struct Config {
     pub display: DisplayConfig,
     /// Retention of stored conversations.
     pub store: Retention,
-    /// The part that a reload may change: access, and the texts for rooms.
+    /// The part that a reload may change: access, budgets, and the texts for rooms.
     pub rules: Rules,
     /// The filter of the log, checked.
     pub log: String,
+    /// Files that keys were read from. Tools of agents must not reach them.
+    pub secret_files: Vec<PathBuf>,
     /// Settings that are allowed but probably not meant; one sentence each, for the log and for `talaria check`.
     pub warnings: Vec<String>,
 }
@@ -159,6 +174,10 @@ impl Config {
                 file: document.map(|document| document.path().to_owned()),
                 home,
                 agents: resolved.agents,
+                mcp_servers: resolved.mcp_servers,
+                skills_dir: resolved.skills_dir,
+                review: resolved.review,
+                terminal: resolved.terminal,
                 turns: resolved.turns,
                 platforms: resolved.platforms,
                 server: resolved.server,
@@ -166,9 +185,16 @@ impl Config {
                 store: resolved.store,
                 rules: resolved.rules,
                 log: resolved.log,
+                secret_files: resolved.secret_files,
                 warnings: resolved.warnings,
             }),
             _ => Err(errors),
         }
+    }
+
+    /// Secrets that the log masks, except those of platforms.
+    pub fn secrets(&self) -> Vec<Secret> {
+        let keys = self.agents.secrets().chain(self.server.as_ref().and_then(|server| server.key.as_ref()));
+        keys.cloned().chain(self.mcp_servers.values().flat_map(McpServerConfig::secrets)).collect()
     }
 }

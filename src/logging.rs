@@ -58,8 +58,7 @@ fn filter(level: &str, libraries: impl Iterator<Item = LibraryLog>) -> String {
 }
 
 fn secrets(config: &Config) -> Vec<String> {
-    let keys = config.agents.secrets().chain(config.server.as_ref().and_then(|server| server.key.as_ref()));
-    let mut secrets: Vec<_> = keys.map(|key| key.expose().to_owned()).collect();
+    let mut secrets: Vec<_> = config.secrets().iter().map(|key| key.expose().to_owned()).collect();
     secrets.extend(config.platforms.values().flat_map(|platform| platform.settings().secrets()));
     secrets
 }

@@ -1,7 +1,8 @@
-//! The rules that an operator may change while the gateway runs: access, sessions, limits, and the texts for rooms.
+//! The rules that an operator may change while the gateway runs: access, sessions, limits, budgets, and the texts for rooms.
 //!
 //! Code asks [`LiveRules`] anew for each decision, so a reload holds from the next event on.
 
+mod budget;
 mod session_key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,6 +15,7 @@ use talaria_platform::{AccountId, RoomId};
 use crate::access::{AccessLists, AccessPolicy, AgentAccess, AgentAsker};
 use crate::i18n::TextCatalog;
 use crate::ids::AgentName;
+pub use budget::BudgetConfig;
 pub use session_key::SessionKey;
 
 /// All rules at one moment.
@@ -25,6 +27,8 @@ pub struct Rules {
     pub accounts: HashMap<AccountId, Arc<AccountRules>>,
     /// Rules about agents.
     pub agents: AgentRules,
+    /// Tokens that people and agents may use in a day.
+    pub budget: BudgetConfig,
 }
 
 /// Rules about agents: who may talk to each, and what each is told.

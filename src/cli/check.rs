@@ -1,6 +1,7 @@
 //! `talaria check`: shows what would run, what is wrong, and which people were refused.
 
 mod serving;
+mod tools;
 mod upstream;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::store::{RefusedRow, look};
 pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
+    wrong.extend(tools::look(config, std::env::var_os("PATH").as_deref(), &mut text));
     if !sources.serve {
         let problems = config.platforms.iter().filter_map(|(name, platform)| {
             let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;

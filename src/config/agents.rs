@@ -7,6 +7,7 @@ mod access;
 mod model;
 mod proxy;
 mod shorthand;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,11 +25,12 @@ use super::resolve::{ConfigResolver, GivenValue, filled};
 use super::suggest::{closest, did_you_mean};
 use super::value::TimeSpan;
 use super::yaml_lines::KeyedMapping;
-use super::{BaseUrl, ConfigError, Secret};
+use super::{BaseUrl, BuiltinTool, ConfigError, Secret};
 use crate::access::AgentAccess;
 use crate::ids::AgentName;
 use crate::rules::{AgentPolicy, AgentRules, Rules};
 pub(super) use access::AgentAccessSection;
+pub(super) use work::WorkSection;
 #[cfg(test)]
 pub(super) use {model::ModelSection, proxy::ProxySection};
 
@@ -69,8 +71,6 @@ pub struct UpstreamTimeouts {
 struct EntryKind {
     /// The word after `kind:`.
     name: &'static str,
-    /// Access list of an agent of this kind whose entry has no `access`.
-    access: fn() -> AgentAccess,
     /// Reads the keys of an entry that are its kind's own. `None` only with an error.
     read: fn(&mut ConfigResolver<'_>, &ConfigDocument, &str) -> Option<AgentSettings>,
 }
@@ -96,15 +96,16 @@ pub(super) struct TimeoutsSection {
     keepalive_idle: Option<TimeSpan<1>>,
 }
 
-/// An entry that adds rules to the agent of a shorthand. Only its keys matter: they are read for all kinds together.
+/// An entry that adds only rules to the agent of a shorthand. They are read for all kinds together, so no key is left.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct PolicySection {
-    #[serde(rename = "instructions")]
-    _instructions: Option<IgnoredAny>,
-    #[serde(rename = "access")]
-    _access: Option<IgnoredAny>,
-}
+struct PolicySection {}
+
+/// Keys that all kinds share and that an entry beside a shorthand may have.
+const POLICY_KEYS: [&str; 2] = ["access", "instructions"];
+
+/// Keys of an entry that describes an agent of its own.
+const OWN_KEYS: [&str; 4] = ["kind", "url", "base_url", "model"];
 
 impl AgentsConfig {
     /// The settings of the default agent; `None` if that is the guide.
@@ -154,6 +155,18 @@ impl AgentsConfig {
     }
 }
 
+impl AgentSettings {
+    /// Access list of an agent whose entry has no `access`. An agent with a terminal acts on the machine, so it is for
+    /// admins.
+    fn default_access(&self) -> AgentAccess {
+        match self {
+            Self::Proxy(_) => AgentAccess::everybody(),
+            Self::Model(model) if model.tools.contains(&BuiltinTool::Terminal) => AgentAccess::default(),
+            Self::Model(_) => AgentAccess::everybody(),
+        }
+    }
+}
+
 impl fmt::Display for AgentSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -190,8 +203,12 @@ impl ConfigResolver<'_> {
         let default_agent = filled(default_agent);
         let fallback = filled(gateway.fallback.clone()).filter(|name| name != "none");
         let local = AgentName::local();
-        let needs_local =
-            [&default_agent, &fallback].iter().any(|name| name.as_deref() == Some(local.as_str()));
+        // An entry without a kind adds to the model of the shorthand.
+        let has_addition = written.get(local.as_str()).is_some_and(|entry| {
+            entry.as_ref().is_some_and(|KeyedMapping(entry)| filled(entry.kind.clone()).is_none())
+        });
+        let needs_local = has_addition
+            || [&default_agent, &fallback].iter().any(|name| name.as_deref() == Some(local.as_str()));
         let mut entries = BTreeMap::new();
         let mut rules = AgentRules::default();
         for (name, settings) in self.shorthands(gateway, agent, needs_local) {
@@ -204,9 +221,7 @@ impl ConfigResolver<'_> {
             let written = written.unwrap_or_default().0;
             if let Some((name, settings, policy)) = self.entry(document, &name, written, &entries) {
                 rules.by_name.insert(name.clone(), policy);
-                if let Some(settings) = settings {
-                    entries.insert(name, settings);
-                }
+                entries.insert(name, settings);
             }
         }
         let mut agents = AgentsConfig { default: AgentName::guide(), entries, fallback: None };
@@ -221,15 +236,15 @@ impl ConfigResolver<'_> {
         (agents, rules)
     }
 
-    /// Reads `agents.<name>`. An entry that has the name of a shorthand has no settings: it only adds rules to it. `None`
-    /// only with an error.
+    /// Reads `agents.<name>`. An entry that has the name of a shorthand adds to the agent in `taken`. `None` only with an
+    /// error.
     fn entry(
         &mut self,
         document: &ConfigDocument,
         name: &str,
         written: file::AgentEntrySection,
         taken: &BTreeMap<AgentName, AgentSettings>,
-    ) -> Option<(AgentName, Option<AgentSettings>, AgentPolicy)> {
+    ) -> Option<(AgentName, AgentSettings, AgentPolicy)> {
         let path = ["agents", name];
         let Some(plain) = AgentName::new(name).filter(|name| !RESERVED.contains(&name.as_str())) else {
             let place = document.place_of_key(&path);
@@ -239,25 +254,10 @@ impl ConfigResolver<'_> {
             ));
             return None;
         };
-        if taken.contains_key(&plain) {
-            if document.parse_at::<PolicySection>(&path).is_ok() {
-                return Some((plain, None, self.policy(document, name, written, AgentAccess::everybody)?));
-            }
-            let place = document.place_of_key(&path);
-            let source = match plain == AgentName::proxy() {
-                true => "`GATEWAY_PROXY_URL` or `gateway.proxy_url`",
-                false => "`OPENAI_BASE_URL` or the section `agent`",
-            };
-            self.errors.push(
-                ConfigError::new(format!(
-                    "`agents.{name}` is an agent that {source} configures already {place}"
-                ))
-                .hint(
-                    "give the entry another name, leave the other settings out, or write only `access` and \
-                     `instructions` here",
-                ),
-            );
-            return None;
+        if let Some(settings) = taken.get(&plain) {
+            let settings = self.addition(document, name, settings.clone())?;
+            let policy = self.policy(document, name, written, &settings)?;
+            return Some((plain, settings, policy));
         }
         let written_kind = filled(written.kind.clone());
         let kind_name = written_kind.as_deref().unwrap_or(name);
@@ -266,22 +266,70 @@ impl ConfigResolver<'_> {
             return None;
         };
         let settings = (kind.read)(self, document, name)?;
-        Some((plain, Some(settings), self.policy(document, name, written, kind.access)?))
+        let policy = self.policy(document, name, written, &settings)?;
+        Some((plain, settings, policy))
     }
 
-    /// The rules of an entry; `unlisted` is its access list if none is written. `None` only with an error.
+    /// Adds an entry to the agent of a shorthand that has its name: a model gets tools and the like. `None` only with an
+    /// error.
+    fn addition(
+        &mut self,
+        document: &ConfigDocument,
+        name: &str,
+        settings: AgentSettings,
+    ) -> Option<AgentSettings> {
+        let path = ["agents", name];
+        let (added, source, keys) = match settings {
+            AgentSettings::Proxy(proxy) => {
+                let read = document.parse_without::<PolicySection>(&path, &POLICY_KEYS);
+                let source = "`GATEWAY_PROXY_URL` or `gateway.proxy_url`";
+                (read.map(|_| AgentSettings::Proxy(proxy)), source, "`access` and `instructions`")
+            }
+            AgentSettings::Model(mut model) => {
+                let read = document.parse_without::<WorkSection>(&path, &POLICY_KEYS);
+                let read = read.map(|work| {
+                    self.add_work(document, name, work, &mut model);
+                    AgentSettings::Model(model)
+                });
+                let source = "`OPENAI_BASE_URL` or the section `agent`";
+                (read, source, "`access`, `instructions`, `tools`, `workspace` and `models`")
+            }
+        };
+        let error = match added {
+            Ok(settings) => return Some(settings),
+            Err(error) => error,
+        };
+        // Such an entry is a second agent with the name of the first, and not a slip in a key.
+        let keys_there: BTreeMap<String, IgnoredAny> = document.parse_at(&path).unwrap_or_default();
+        let stands_alone = OWN_KEYS.iter().any(|key| keys_there.contains_key(*key));
+        self.errors.push(match stands_alone {
+            true => {
+                let place = document.place_of_key(&path);
+                ConfigError::new(format!(
+                    "`agents.{name}` is an agent that {source} configures already {place}"
+                ))
+                .hint(format!(
+                    "give the entry another name, leave the other settings out, or write only {keys} here"
+                ))
+            }
+            false => error,
+        });
+        None
+    }
+
+    /// The rules of an entry. `None` only with an error.
     fn policy(
         &mut self,
         document: &ConfigDocument,
         name: &str,
         written: file::AgentEntrySection,
-        unlisted: fn() -> AgentAccess,
+        settings: &AgentSettings,
     ) -> Option<AgentPolicy> {
         let access = match written.access {
             Some(KeyedMapping(access)) => {
                 access.resolve(document, name).map_err(|error| self.errors.push(error)).ok()?
             }
-            None => unlisted(),
+            None => settings.default_access(),
         };
         let instructions = written.instructions.filter(|text| !text.trim().is_empty()).unwrap_or_default();
         Some(AgentPolicy { access, instructions })
@@ -373,7 +421,7 @@ impl ConfigResolver<'_> {
     }
 
     /// Reports a name that no agent has. The name itself is not shown: it may be a key in the wrong place.
-    fn unknown_agent(&mut self, path: &[&str], written: &str, agents: &AgentsConfig) {
+    pub(super) fn unknown_agent(&mut self, path: &[&str], written: &str, agents: &AgentsConfig) {
         let (key, place) = (path.join("."), self.place(path));
         let shorthand = match written {
             "proxy" => Some("set `GATEWAY_PROXY_URL` or `gateway.proxy_url`"),
@@ -454,6 +502,15 @@ fn unknown_kind(document: &ConfigDocument, name: &str, written: Option<&str>) ->
             document.place_of_key(&["agents", name]),
         ),
     };
+    let shorthand = match name {
+        "proxy" => Some("set `GATEWAY_PROXY_URL`"),
+        "local" => Some("set `OPENAI_BASE_URL` and `OPENAI_MODEL`"),
+        _ => None,
+    };
+    if let (None, Some(shorthand)) = (written, shorthand) {
+        return ConfigError::new(format!("{what} {place}"))
+            .hint(format!("{shorthand}, to which the entry adds; or write a `kind` (known kinds: {known})"));
+    }
     let hint = match did_you_mean(written.unwrap_or(name), names()) {
         Some(hint) => format!("{hint} (known kinds: {known})"),
         None => format!("known kinds: {known}"),

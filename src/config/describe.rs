@@ -1,7 +1,8 @@
 //! Describes in words what would run, for `talaria check`.
 
-use super::{Config, ServerConfig, api_key};
+use super::{AgentSettings, Config, McpSelection, ModelConfig, ServerConfig, api_key};
 use crate::i18n::DEFAULT_LANGUAGE;
+use crate::ids::AgentName;
 
 impl Config {
     /// A few aligned lines, then the warnings. Holds no key, only whether there is one.
@@ -27,7 +28,13 @@ impl Config {
         ] {
             text.push_str(&format!("{name:13}  {value}\n"));
         }
+        text.push_str(&self.describe_work(&self.agents.default));
         text.push_str(&self.describe_other_agents());
+        for (number, (name, server)) in self.mcp_servers.iter().enumerate() {
+            let title = if number == 0 { "MCP servers" } else { "" };
+            let off = if server.enabled { "" } else { " (off)" };
+            text.push_str(&format!("{title:13}  {name}: {}{off}\n", server.transport));
+        }
         text.push_str(&format!("{:13}  {platforms}\n", "platforms"));
         text.push_str(accounts);
         if let Some(server) = &self.server {
@@ -57,7 +64,20 @@ impl Config {
     /// The other agents, each in a line of its own.
     fn describe_other_agents(&self) -> String {
         let others = self.agents.entries.keys().filter(|name| **name != self.agents.default);
-        others.map(|name| format!("{:13}  {name}: {}\n", "", self.agents.describe(name))).collect()
+        let line =
+            |name| format!("{:13}  {name}: {}\n{}", "", self.agents.describe(name), self.describe_work(name));
+        others.map(line).collect()
+    }
+
+    /// A line below an agent that has more than a chat with one model: its tools, its folder and its models.
+    fn describe_work(&self, name: &AgentName) -> String {
+        match self.agents.entries.get(name) {
+            Some(AgentSettings::Model(model)) => match work_of(model) {
+                Some(work) => format!("{:15}  {work}\n", ""),
+                None => String::new(),
+            },
+            Some(AgentSettings::Proxy(_)) | None => String::new(),
+        }
     }
 
     fn describe_platforms(&self) -> String {
@@ -98,4 +118,25 @@ impl Config {
         }
         lines
     }
+}
+
+/// The tools, the folder and the models of an agent in words; `None` if it has nothing but one model.
+fn work_of(model: &ModelConfig) -> Option<String> {
+    let mut tools: Vec<String> = model.tools.iter().map(ToString::to_string).collect();
+    match &model.mcp {
+        McpSelection::None => {}
+        McpSelection::All => tools.push("mcp".to_owned()),
+        McpSelection::Some(servers) => tools.extend(servers.iter().map(|server| format!("mcp.{server}"))),
+    }
+    let mut parts = Vec::new();
+    if !tools.is_empty() {
+        parts.push(format!("tools {}", tools.join(", ")));
+    }
+    if let Some(workspace) = &model.workspace {
+        parts.push(format!("workspace {}", workspace.display()));
+    }
+    if model.models.len() > 1 {
+        parts.push(format!("models {}", model.models.join(", ")));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }

@@ -1,6 +1,7 @@
 //! The environment: the one table of variables, and the only way to read one.
 //!
-//! Nothing that is missing in the table is ever read, so `talaria env` tells the whole truth.
+//! A variable that is missing in the table is read only if the configuration file names it (`mcp_servers`), so
+//! `talaria env` tells the whole truth.
 
 pub use talaria_platform::config::env::{EnvReader, EnvVar, VarCategory};
 

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 use super::agents::AgentAccessSection;
+use super::mcp_servers::McpServerSection;
 use super::secret::{self, Secret};
+use super::tool_sections::{BudgetSection, ReviewSection, TerminalSection};
 use super::value::{KeepFor, TimeSpan, WholeNumber};
 use super::yaml_lines::KeyedMapping;
 
@@ -27,6 +29,20 @@ pub struct ConfigFile {
     pub agents: BTreeMap<String, Option<KeyedMapping<AgentEntrySection>>>,
     /// The agent that answers unless another is named. Default: `proxy` if there is one, else `local`, else the only one.
     pub default_agent: Option<String>,
+    /// MCP servers by name, whose tools agents may call. Default: none.
+    #[serde(deserialize_with = "section")]
+    pub mcp_servers: BTreeMap<String, Option<KeyedMapping<McpServerSection>>>,
+    /// The folder of the skills. Default: `skills` in the state folder.
+    pub skills_dir: Option<String>,
+    /// The background reviews of conversations.
+    #[serde(deserialize_with = "section")]
+    pub review: ReviewSection,
+    /// The terminal of every agent that has it.
+    #[serde(deserialize_with = "section")]
+    pub terminal: TerminalSection,
+    /// Tokens that people and agents may use in a day.
+    #[serde(deserialize_with = "section")]
+    pub budget: BudgetSection,
     /// The chat accounts by name. Default: none, which is a chat in the terminal.
     #[serde(deserialize_with = "section")]
     pub platforms: BTreeMap<String, Option<KeyedMapping<PlatformSection>>>,

@@ -2,8 +2,8 @@
 //!
 //! Everything that is wrong is collected, so that a person can put it right in one go.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use talaria_platform::AccountId;
@@ -14,13 +14,15 @@ use super::document::ConfigDocument;
 use super::env::{self, EnvReader};
 use super::file::ConfigFile;
 use super::language;
+use super::mcp_servers::is_server_name;
 use super::secret_sources::KeySetting;
 use super::server;
 use super::setting::SettingReader;
 pub(super) use super::setting::{GivenValue, SettingSource, filled};
 use super::suggest::closest;
 use super::{
-    AgentsConfig, BaseUrl, ConfigError, DisplayConfig, PlatformConfig, Secret, ServerConfig, TurnConfig,
+    AgentsConfig, BaseUrl, ConfigError, DisplayConfig, McpServerConfig, PlatformConfig, ReviewConfig, Secret,
+    ServerConfig, TerminalConfig, TurnConfig,
 };
 use crate::rules::Rules;
 
@@ -29,6 +31,10 @@ const DEFAULT_LOG: &str = "info";
 /// Everything but the paths, which `load` knows.
 pub(super) struct ResolvedConfig {
     pub(super) agents: AgentsConfig,
+    pub(super) mcp_servers: BTreeMap<String, McpServerConfig>,
+    pub(super) skills_dir: PathBuf,
+    pub(super) review: ReviewConfig,
+    pub(super) terminal: TerminalConfig,
     pub(super) turns: TurnConfig,
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
     pub(super) server: Option<ServerConfig>,
@@ -36,6 +42,7 @@ pub(super) struct ResolvedConfig {
     pub(super) store: Retention,
     pub(super) rules: Rules,
     pub(super) log: String,
+    pub(super) secret_files: Vec<PathBuf>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -47,7 +54,16 @@ pub(super) fn resolve(
     home: &Path,
     serve: bool,
 ) -> Result<ResolvedConfig, Vec<ConfigError>> {
-    let mut resolver = ConfigResolver { document, env, home, errors: Vec::new(), warnings: Vec::new() };
+    let mut resolver = ConfigResolver {
+        document,
+        env,
+        home,
+        // Also the names of entries with errors, so that an agent that names one is not reported, too.
+        mcp_names: file.mcp_servers.keys().filter(|name| is_server_name(name)).cloned().collect(),
+        errors: Vec::new(),
+        secret_files: Vec::new(),
+        warnings: Vec::new(),
+    };
     let turns = TurnConfig {
         context_prompt: file
             .agent
@@ -72,18 +88,42 @@ pub(super) fn resolve(
         sessions: file.store.keep.map_or(kept.sessions, |keep| keep.0),
         responses: file.store.keep_responses.map_or(kept.responses, |keep| keep.0),
     };
+    let mcp_servers = resolver.mcp_servers(file.mcp_servers);
+    let skills_dir = resolver.skills_dir(file.skills_dir);
+    let terminal = resolver.terminal(file.terminal);
+    let errors_before = resolver.errors.len();
     let (agents, of_agents) = resolver.agents(file.gateway, file.agent, file.agents, file.default_agent);
-    let mut rules = Rules { agents: of_agents, ..Rules::default() };
+    let has_all_agents = resolver.errors.len() == errors_before;
+    let review = resolver.review(file.review, &agents, has_all_agents);
+    let mut rules = Rules { agents: of_agents, budget: file.budget.resolve(), ..Rules::default() };
     let platforms = resolver.platforms(file.platforms, &mut rules);
     let server =
         resolver.server(file.server, server::ServerWish { alone: platforms.is_empty(), commanded: serve });
     resolver.check_places(&agents, &rules);
     let server = resolver.beside(server, &agents);
+    if has_all_agents {
+        resolver.check_servers(&agents, &mcp_servers);
+    }
+    resolver.check_workspaces(&agents, &skills_dir);
     rules.words = language::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {
-        let warnings = resolver.warnings;
-        Ok(ResolvedConfig { agents, turns, platforms, server, display, store, rules, log, warnings })
+        Ok(ResolvedConfig {
+            agents,
+            mcp_servers,
+            skills_dir,
+            review,
+            terminal,
+            turns,
+            platforms,
+            server,
+            display,
+            store,
+            rules,
+            log,
+            secret_files: resolver.secret_files,
+            warnings: resolver.warnings,
+        })
     } else {
         Err(resolver.errors)
     }
@@ -94,7 +134,11 @@ pub(super) struct ConfigResolver<'a> {
     pub(super) env: EnvReader<'a>,
     /// The state folder.
     pub(super) home: &'a Path,
+    /// The names below `mcp_servers`.
+    pub(super) mcp_names: BTreeSet<String>,
     pub(super) errors: Vec<ConfigError>,
+    /// Files that keys were read from.
+    pub(super) secret_files: Vec<PathBuf>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -130,6 +174,7 @@ impl ConfigResolver<'_> {
             env: self.env,
             home: self.home,
             errors: &mut self.errors,
+            secret_files: &mut self.secret_files,
             warnings: &mut self.warnings,
         }
     }

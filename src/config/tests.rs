@@ -5,10 +5,12 @@ mod errors;
 mod example;
 mod fallback;
 mod keys;
+mod mcp;
 #[cfg(feature = "testing")]
 mod people;
 mod server;
 mod sources;
+mod tools;
 mod torture;
 mod wording;
 

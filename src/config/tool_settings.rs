@@ -1,12 +1,13 @@
 //! Settings of the tools that agents of kind `model` have, checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{BaseUrl, Secret};
 use crate::ids::AgentName;
+pub use crate::rules::BudgetConfig;
 
 /// A tool of the small fixed set, by its name in the configuration and for models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +68,29 @@ impl fmt::Display for BuiltinTool {
     }
 }
 
+/// The MCP servers whose tools an agent has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum McpSelection {
+    /// No server.
+    #[default]
+    None,
+    /// All configured servers.
+    All,
+    /// The servers with these names.
+    Some(BTreeSet<String>),
+}
+
+impl McpSelection {
+    /// Whether the agent has the tools of the server with this name.
+    pub fn includes(&self, server: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some(names) => names.contains(server),
+        }
+    }
+}
+
 /// `terminal:`, for the terminal of every agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminalConfig {
@@ -103,8 +127,8 @@ pub struct McpServerConfig {
     pub permissions: BTreeMap<String, ToolPermission>,
 }
 
-/// The way to an MCP server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The way to an MCP server. `Debug` and `Display` count the arguments, because one may hold a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub enum McpTransport {
     /// A process of ours that speaks over its standard input and output.
     Stdio {
@@ -154,13 +178,4 @@ impl Default for ReviewConfig {
     fn default() -> Self {
         Self { memory: 10, skills: 10, agent: None }
     }
-}
-
-/// `budget:`, tokens of one day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BudgetConfig {
-    /// Most tokens that one person, or one app, may use with all agents together.
-    pub person: Option<u64>,
-    /// Most tokens that all people together may use with one agent.
-    pub agent: Option<u64>,
 }

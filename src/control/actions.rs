@@ -276,7 +276,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
         stop_the_unwanted(tx, &rules, &named)
     });
     let unwanted = recorded.await?;
-    config.agents.secrets().for_each(logging::hide);
+    config.secrets().iter().for_each(logging::hide);
     // The rules come first: an agent that is new must not talk to anybody before its list holds.
     live.replace(Rules::clone(&next));
     if let Some(table) = table {

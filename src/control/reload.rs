@@ -39,6 +39,7 @@ pub(super) fn compare(
 ) -> ReloadReport {
     let mut keys = ReloadedKeys::default();
     keys.now("words", rules.words != next.words);
+    keys.now("budget", rules.budget != next.budget);
     let names: BTreeSet<_> = rules.accounts.keys().chain(next.accounts.keys()).collect();
     for name in names {
         // An account that is new or removed is a platform that starts or ends; it is listed below.
@@ -101,6 +102,14 @@ pub(super) fn compare(
     keys.restart("display.edits", edits != new.display.edits);
     keys.restart("display.reactions", reactions != new.display.reactions);
     keys.restart("log.level", started.log != new.log);
+    let names: BTreeSet<_> = started.mcp_servers.keys().chain(new.mcp_servers.keys()).collect();
+    for name in names {
+        let differs = started.mcp_servers.get(name) != new.mcp_servers.get(name);
+        keys.restart(&format!("mcp_servers.{name}"), differs);
+    }
+    keys.restart("skills_dir", started.skills_dir != new.skills_dir);
+    keys.restart("review", started.review != new.review);
+    keys.restart("terminal", started.terminal != new.terminal);
     keys.0
 }
 

@@ -1,21 +1,24 @@
 //! `kind: model`, a model behind a server that speaks the chat-completions protocol.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::work::{DEFAULT_ITERATIONS, DEFAULT_TURN_TIMEOUT, WorkSection};
 use super::{AgentSettings, EntryKind, TimeoutsSection, UpstreamTimeouts, key_words};
-use crate::access::AgentAccess;
 use crate::config::document::ConfigDocument;
 use crate::config::resolve::{ConfigResolver, GivenValue, SettingSource};
 use crate::config::secret::{self, SecretForm};
 use crate::config::secret_sources::KeySetting;
 use crate::config::yaml_lines::KeyedMapping;
-use crate::config::{BaseUrl, ConfigError, Secret};
+use crate::config::{BaseUrl, BuiltinTool, ConfigError, McpSelection, Secret};
 
 /// The kind in the list of kinds.
-pub(super) const KIND: EntryKind = EntryKind { name: "model", access: AgentAccess::everybody, read };
+pub(super) const KIND: EntryKind = EntryKind { name: "model", read };
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
@@ -32,6 +35,20 @@ pub struct ModelConfig {
     pub allow_cleartext: bool,
     /// Time limits of the server.
     pub timeouts: UpstreamTimeouts,
+    /// Models that a session can choose; `model` is the first.
+    pub models: Vec<String>,
+    /// The folder that its tools work in, as an absolute path. It need not exist yet.
+    pub workspace: Option<PathBuf>,
+    /// Its tools of the fixed set.
+    pub tools: BTreeSet<BuiltinTool>,
+    /// The MCP servers whose tools it has.
+    pub mcp: McpSelection,
+    /// Tokens that the model can read at once, if known.
+    pub context_tokens: Option<u64>,
+    /// Most rounds of tool calls in one turn.
+    pub max_iterations: u32,
+    /// Time limit of one turn.
+    pub turn_timeout: Duration,
 }
 
 /// As written.
@@ -60,6 +77,21 @@ pub(in crate::config) struct ModelSection {
     timeouts: Option<KeyedMapping<TimeoutsSection>>,
 }
 
+impl ModelSection {
+    /// The keys, for readers that leave them out.
+    pub(in crate::config) const KEYS: [&str; 9] = [
+        "kind",
+        "instructions",
+        "access",
+        "base_url",
+        "api_key",
+        "api_key_file",
+        "model",
+        "allow_cleartext",
+        "timeouts",
+    ];
+}
+
 /// A model as an entry or the shorthand describes it.
 pub(super) struct ModelValues<'a> {
     /// The section that names it.
@@ -75,7 +107,14 @@ pub(super) struct ModelValues<'a> {
 
 fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str) -> Option<AgentSettings> {
     let path = ["agents", name];
-    let written: ModelSection = document.parse_at(&path).map_err(|error| resolver.errors.push(error)).ok()?;
+    let written: ModelSection = document
+        .parse_without(&path, &WorkSection::KEYS)
+        .map_err(|error| resolver.errors.push(error))
+        .ok()?;
+    let work: WorkSection = document
+        .parse_without(&path, &ModelSection::KEYS)
+        .map_err(|error| resolver.errors.push(error))
+        .ok()?;
     let key = resolver.key(
         KeySetting { vars: None, path: &["agents", name, "api_key"], form: SecretForm::Key },
         written.api_key,
@@ -93,7 +132,7 @@ fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str
         );
         return None;
     }
-    resolver.model(ModelValues {
+    let mut config = resolver.model(ModelValues {
         section: &path.join("."),
         base_url,
         key,
@@ -101,12 +140,14 @@ fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str
         allow_cleartext: written.allow_cleartext.unwrap_or(false),
         timeouts: written.timeouts.unwrap_or_default().0.resolve(),
         permit: &format!("agents.{name}.allow_cleartext"),
-    })
+    })?;
+    resolver.add_work(document, name, work, &mut config);
+    Some(AgentSettings::Model(config))
 }
 
 impl ConfigResolver<'_> {
-    /// Checks a model and fills in its defaults. `None` only with an error.
-    pub(super) fn model(&mut self, values: ModelValues<'_>) -> Option<AgentSettings> {
+    /// Checks a model and fills in its defaults; it has no tools yet. `None` only with an error.
+    pub(super) fn model(&mut self, values: ModelValues<'_>) -> Option<ModelConfig> {
         let ModelValues { section, base_url, key, model, allow_cleartext, timeouts, permit } = values;
         let given = base_url.unwrap_or_else(|| GivenValue {
             value: DEFAULT_BASE_URL.to_owned(),
@@ -128,7 +169,20 @@ impl ConfigResolver<'_> {
                 "{name} has no `/v1` at its end, which most servers want; `/chat/completions` is all that Talaria appends"
             ));
         }
-        Some(AgentSettings::Model(ModelConfig { url, key, model: model.value, allow_cleartext, timeouts }))
+        Some(ModelConfig {
+            url,
+            key,
+            models: vec![model.value.clone()],
+            model: model.value,
+            allow_cleartext,
+            timeouts,
+            workspace: None,
+            tools: BTreeSet::new(),
+            mcp: McpSelection::None,
+            context_tokens: None,
+            max_iterations: DEFAULT_ITERATIONS,
+            turn_timeout: DEFAULT_TURN_TIMEOUT,
+        })
     }
 }
 

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{AgentSettings, EntryKind, TimeoutsSection, UpstreamTimeouts, key_words};
-use crate::access::AgentAccess;
 use crate::config::document::ConfigDocument;
 use crate::config::file::UpstreamSetting;
 use crate::config::resolve::{ConfigResolver, GivenValue, SettingSource, filled};
@@ -16,7 +15,7 @@ use crate::config::yaml_lines::KeyedMapping;
 use crate::config::{BaseUrl, ConfigError, Secret};
 
 /// The kind in the list of kinds.
-pub(super) const KIND: EntryKind = EntryKind { name: "proxy", access: AgentAccess::everybody, read };
+pub(super) const KIND: EntryKind = EntryKind { name: "proxy", read };
 
 const DEFAULT_MODEL: &str = "hermes-agent";
 

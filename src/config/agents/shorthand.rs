@@ -43,7 +43,7 @@ impl ConfigResolver<'_> {
                     self.warnings.push(format!("the model of the section `agent` is left out: {error}"));
                 }
             }
-            agents.extend(model.map(|model| (AgentName::local(), model)));
+            agents.extend(model.map(|model| (AgentName::local(), AgentSettings::Model(model))));
         } else if !has_proxy {
             // Many people have a key in their environment for other programs: alone it asks for nothing.
             if settings.key.is_some() {

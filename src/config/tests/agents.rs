@@ -187,7 +187,7 @@ fn a_name_that_a_shorthand_has_is_refused() {
         @"
         error: `agents.local` is an agent that `OPENAI_BASE_URL` or the section `agent` configures already (talaria.yaml, line 2)
 
-        hint: give the entry another name, leave the other settings out, or write only `access` and `instructions` here
+        hint: give the entry another name, leave the other settings out, or write only `access`, `instructions`, `tools`, `workspace` and `models` here
         "
     );
 }

@@ -5,7 +5,7 @@ use talaria_platform::config::NETWORK_KEYS;
 use talaria_platform::config::yaml_error::quoted;
 
 use super::*;
-use crate::config::{agents, file};
+use crate::config::{agents, file, mcp_servers, tool_sections};
 use crate::platforms::KINDS;
 
 const EXAMPLE: &str = include_str!("../../../docker/config.example.yaml");
@@ -25,7 +25,8 @@ fn the_example_states_the_defaults() {
 
 #[test]
 fn the_keys_without_a_default_can_be_switched_on() {
-    let config = Scene::new().file(switched_on()).load().unwrap();
+    let scene = Scene::new().var("DOCS_TOKEN", "a token").file(switched_on());
+    let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
     let names: Vec<_> = config.agents.entries.keys().map(|name| name.as_str()).collect();
     assert_eq!(names, ["helper", "local", "proxy", "small"]);
     assert_eq!(config.agents.secrets().count(), 4);
@@ -50,6 +51,10 @@ fn the_example_has_every_key() {
         (&["agents", "helper", "access"], keys_of::<agents::AgentAccessSection>()),
         (&["agents", "helper", "timeouts"], keys_of::<agents::TimeoutsSection>()),
         (&["agents", "small"], inline(keys_of::<agents::ModelSection>())),
+        (&["agents", "small"], keys_of::<agents::WorkSection>()),
+        (&["review"], keys_of::<tool_sections::ReviewSection>()),
+        (&["terminal"], keys_of::<tool_sections::TerminalSection>()),
+        (&["budget"], keys_of::<tool_sections::BudgetSection>()),
         (&["gateway"], keys_of::<file::GatewaySection>()),
         (&["agent"], keys_of::<file::AgentSection>()),
         (&["platforms", "console"], keys_of_kind("console")),
@@ -64,6 +69,23 @@ fn the_example_has_every_key() {
             assert!(section.get(&key).is_some(), "{path:?} has no {key}");
         }
     }
+}
+
+/// A server has a program or an address, so the example has two of them.
+#[test]
+fn the_example_has_every_key_of_an_mcp_server() {
+    let example: serde_yaml::Value = serde_yaml::from_str(&switched_on()).unwrap();
+    let servers = &example["mcp_servers"];
+    for key in keys_of::<mcp_servers::McpServerSection>() {
+        assert!(["time", "docs"].iter().any(|name| servers[*name].get(&key).is_some()), "there is no {key}");
+    }
+}
+
+/// A model's entry is read in two parts, each of which leaves out the keys of the other.
+#[test]
+fn the_keys_that_are_left_out_are_those_of_the_other_part() {
+    assert_eq!(keys_of::<agents::ModelSection>(), agents::ModelSection::KEYS);
+    assert_eq!(keys_of::<agents::WorkSection>(), agents::WorkSection::KEYS);
 }
 
 /// The keys that every chat network has are documented once, as a block to be put below any of them.

@@ -17,6 +17,35 @@ agent:
   base_url: http://localhost:11434/v1
   model: llama3
   api_key: sk-CANARY7
+agents:
+  worker:
+    kind: model
+    model: llama3
+    api_key: sk-CANARY7
+    models: [qwen3]
+    tools: [read_file, mcp.time]
+    workspace: /srv/work
+    turn_timeout: 5m
+    context_tokens: 32000
+mcp_servers:
+  time:
+    command: mcp-time
+    args: [sk-CANARY7]
+    env: {TOKEN: sk-CANARY7}
+    cwd: /srv/time
+    permissions: {now: allow}
+  web:
+    url: https://mcp.example.org/mcp
+    headers: {Authorization: sk-CANARY7}
+skills_dir: /srv/skills
+review:
+  memory: 5
+  agent: worker
+terminal:
+  env_passthrough: [LANG]
+  network: true
+budget:
+  person: 1000
 platforms:
   desk:
     kind: console

@@ -85,15 +85,16 @@ async fn keys_that_need_a_restart_are_named_each_time() {
     let _ = write!(
         config,
         "gateway: {{model: other, retry_for: 1m}}\nagent: {{context_prompt: Be kind.}}\ndisplay: {{edits: 5}}\n\
-         log: {{level: debug}}\nwords: {{nothing_running: Quiet.}}\n"
+         log: {{level: debug}}\nwords: {{nothing_running: Quiet.}}\nmcp_servers: {{time: {{command: a, enabled: false}}}}\nskills_dir: \
+         /srv/skills\nreview: {{memory: 3}}\nterminal: {{network: true}}\nbudget: {{person: 1000}}\n"
     );
     scene.talaria.rewrites_config(&config);
 
     let said = scene.prints(["reload"]).await;
     let restart = "Needs a restart: platforms.desk, platforms.test, agent.context_prompt, gateway.retry_for, \
-                   display.edits, log.level.\n";
+                   display.edits, log.level, mcp_servers.time, skills_dir, review, terminal.\n";
     let read = read_again(&scene);
-    assert_eq!(said, format!("{read}In effect now: words, platforms.test.busy, gateway.\n{restart}"));
+    assert_eq!(said, format!("{read}In effect now: words, budget, platforms.test.busy, gateway.\n{restart}"));
     assert_eq!(
         scene.prints(["reload"]).await,
         read + restart,

@@ -407,7 +407,7 @@ fn nobody() -> SharedAgent {
 
 fn rules(account: AccountRules, words: TextCatalog) -> Rules {
     let accounts = HashMap::from([(AccountId::from("test"), Arc::new(account))]);
-    Rules { accounts, words, agents: open_agents() }
+    Rules { accounts, words, agents: open_agents(), ..Rules::default() }
 }
 
 /// Rules by which everybody may talk to both agents.

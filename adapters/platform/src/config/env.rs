@@ -59,7 +59,13 @@ impl<'a> EnvReader<'a> {
 
     /// The value without white space around it; blank counts as unset.
     pub fn get(self, var: &EnvVar) -> Option<String> {
-        let value = (self.lookup)(var.name)?;
+        self.get_named(var.name)
+    }
+
+    /// The value of a variable that is in no table, because the configuration file names it. Trimmed as by
+    /// [`Self::get`].
+    pub fn get_named(self, name: &str) -> Option<String> {
+        let value = (self.lookup)(name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())
     }

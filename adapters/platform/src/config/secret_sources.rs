@@ -81,6 +81,7 @@ impl SettingReader<'_> {
 
     /// The content of a file that holds a key. `None` only with an error.
     fn content(&mut self, path: &str, by: &str) -> Option<String> {
+        self.secret_files.push(Path::new(path).to_owned());
         read(Path::new(path))
             .map_err(|reason| {
                 self.errors.push(

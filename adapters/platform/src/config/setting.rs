@@ -1,6 +1,6 @@
 //! Looks up single settings: the environment first, then the file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use super::document::ConfigDocument;
@@ -16,6 +16,8 @@ pub struct SettingReader<'a> {
     pub home: &'a Path,
     /// Faults that keep the gateway from starting.
     pub errors: &'a mut Vec<ConfigError>,
+    /// Files that keys were read from. Tools of agents must not reach them.
+    pub secret_files: &'a mut Vec<PathBuf>,
     /// Settings that are allowed but probably not meant; one sentence each.
     pub warnings: &'a mut Vec<String>,
 }

@@ -170,6 +170,7 @@ fn in_words(expected: &str) -> &str {
         "a string" => "text, in quotes if it has special characters",
         "a YAML tag starting with '!'" => "a single word",
         "a map" => "a mapping",
+        "a sequence" => "a list, such as `[one, two]`",
         ours => ours,
     }
 }

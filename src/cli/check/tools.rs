@@ -1,0 +1,185 @@
+//! Checks what the tools of agents need: folders, programs and the sandbox. Starts and changes nothing.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::can_be_made;
+use crate::config::{AgentSettings, BuiltinTool, Config, McpTransport, ModelConfig};
+use crate::ids::AgentName;
+
+/// Describes what the tools of the configured agents find on this machine. Returns problems that would fail the start.
+pub(super) fn look(config: &Config, path: Option<&OsStr>, text: &mut String) -> Vec<(String, String)> {
+    let mut wrong = Vec::new();
+    for (name, model) in models(config) {
+        if let Some(workspace) = &model.workspace {
+            wrong.extend(look_at_workspace(name, workspace, text));
+        }
+    }
+    for (name, server) in config.mcp_servers.iter().filter(|(_, server)| server.enabled) {
+        let McpTransport::Stdio { command, cwd, .. } = &server.transport else { continue };
+        match find_program(command, path) {
+            Some(program) => {
+                _ = write!(text, "\nMCP server `{name}`: its program is {}\n", program.display())
+            }
+            None => {
+                _ = write!(
+                    text,
+                    "\nwarning: MCP server `{name}`: its program is not found; install it, or correct \
+                     `mcp_servers.{name}.command` (a name is looked up in PATH)\n"
+                );
+            }
+        }
+        if let Some(cwd) = cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
+            _ = write!(text, "\nwarning: MCP server `{name}`: its folder {} is not there\n", cwd.display());
+        }
+    }
+    if has_tool(config, BuiltinTool::Skills) {
+        let folder = config.skills_dir.display();
+        let _ = match count_skills(&config.skills_dir) {
+            Some(1) => write!(text, "\nskills: 1 file in {folder}\n"),
+            Some(count) => write!(text, "\nskills: {count} files in {folder}\n"),
+            None => write!(text, "\nnote: the folder of the skills {folder} is not there yet\n"),
+        };
+    }
+    if has_tool(config, BuiltinTool::Terminal) {
+        text.push_str(&describe_sandbox(path));
+    }
+    wrong
+}
+
+/// Whether commands of the terminal are sandboxed, in a line of its own.
+// CALL SITE FOR THE SANDBOX: replace the look into PATH by `SandboxState::describe()` of `agents::process` once it is
+// there; it also tries whether `bwrap` may make namespaces.
+fn describe_sandbox(path: Option<&OsStr>) -> String {
+    match find_program("bwrap", path) {
+        Some(program) => format!("\nterminal: commands are sandboxed with {}\n", program.display()),
+        None => "\nwarning: terminal: commands are not sandboxed, because `bwrap` is not found in PATH: they can read \
+                 every file of this user; install bubblewrap\n"
+            .to_owned(),
+    }
+}
+
+fn look_at_workspace(name: &AgentName, workspace: &Path, text: &mut String) -> Option<(String, String)> {
+    let shown = workspace.display();
+    let hint = || format!("correct `agents.{name}.workspace`, or make that folder and give it to this user");
+    if !workspace.exists() {
+        if !can_be_made(workspace) {
+            return Some((format!("the workspace {shown} of the agent `{name}` cannot be made"), hint()));
+        }
+        let _ = write!(
+            text,
+            "\nnote: the workspace {shown} of the agent `{name}` is not there yet; it will be made\n"
+        );
+        return None;
+    }
+    let usable = rustix::fs::access(workspace, Access::READ_OK | Access::EXEC_OK).is_ok();
+    if usable && rustix::fs::access(workspace, Access::WRITE_OK).is_err() {
+        let _ = write!(
+            text,
+            "\nwarning: the workspace {shown} of the agent `{name}` cannot be written to by this user\n"
+        );
+    }
+    (!usable).then(|| (format!("the workspace {shown} of the agent `{name}` cannot be read"), hint()))
+}
+
+/// The program that would run: a path as it is, or the first in `PATH` with that name.
+fn find_program(command: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    let runs = |program: &PathBuf| program.is_file() && rustix::fs::access(program, Access::EXEC_OK).is_ok();
+    if command.contains('/') {
+        return Some(PathBuf::from(command)).filter(runs);
+    }
+    std::env::split_paths(path?).map(|folder| folder.join(command)).find(runs)
+}
+
+/// Number of Markdown files in the folder and one level below it; `None` if there is no folder.
+fn count_skills(folder: &Path) -> Option<usize> {
+    let is_skill = |path: &Path| path.extension().is_some_and(|ending| ending == "md") && path.is_file();
+    let files = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    if !folder.is_dir() {
+        return None;
+    }
+    let (folders, plain): (Vec<_>, Vec<_>) = files(folder).into_iter().partition(|path| path.is_dir());
+    let below = folders.iter().flat_map(|folder| files(folder));
+    Some(plain.into_iter().chain(below).filter(|path| is_skill(path)).count())
+}
+
+fn has_tool(config: &Config, tool: BuiltinTool) -> bool {
+    models(config).any(|(_, model)| model.tools.contains(&tool))
+}
+
+fn models(config: &Config) -> impl Iterator<Item = (&AgentName, &ModelConfig)> {
+    config.agents.entries.iter().filter_map(|(name, settings)| match settings {
+        AgentSettings::Model(model) => Some((name, model)),
+        AgentSettings::Proxy(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::config::ConfigSources;
+
+    #[test]
+    fn it_says_what_the_tools_find() {
+        let scene = tempfile::tempdir().unwrap();
+        let at = |name: &str| scene.path().join(name);
+        for folder in ["home/skills/deploy", "bin", "there"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for file in ["home/skills/deploy/SKILL.md", "home/skills/mail.md", "home/skills/notes.txt"] {
+            fs::write(at(file), "").unwrap();
+        }
+        for program in ["bin/server", "bin/bwrap"] {
+            fs::write(at(program), "").unwrap();
+            fs::set_permissions(at(program), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let folder = scene.path().display().to_string();
+        let yaml = format!(
+            "agents:\n  a: {{kind: model, model: m, tools: [terminal, skills, mcp], workspace: {folder}/there}}\n  b: \
+             {{kind: model, model: m, tools: [read_file], workspace: {folder}/later}}\n  c: {{kind: model, model: m, \
+             tools: [read_file], workspace: {folder}/bin/server/x}}\ndefault_agent: a\nmcp_servers:\n  found: \
+             {{command: server}}\n  lost: {{command: nowhere}}\n  off: {{command: nowhere, enabled: false}}\n  far: {{url: \
+             'https://mcp.example.org/mcp'}}\n  placed: {{command: {folder}/bin/server, cwd: {folder}/gone}}\n"
+        );
+        fs::write(at("talaria.yaml"), yaml).unwrap();
+        let sources = ConfigSources { folder: scene.path().to_owned(), ..ConfigSources::default() };
+        let home = at("home").display().to_string();
+        let config = Config::load(&sources, &|name| (name == "TALARIA_HOME").then(|| home.clone())).unwrap();
+        let look = |path: Option<&Path>| {
+            let mut text = String::new();
+            let wrong = super::look(&config, path.map(Path::as_os_str), &mut text);
+            let problem = wrong.iter().map(|(problem, hint)| format!("error: {problem}\nhint: {hint}\n"));
+            format!("{text}\n{}", problem.collect::<String>()).replace(&folder, "DIR")
+        };
+        insta::assert_snapshot!(look(Some(&at("bin"))), @"
+        note: the workspace DIR/later of the agent `b` is not there yet; it will be made
+
+        MCP server `found`: its program is DIR/bin/server
+
+        warning: MCP server `lost`: its program is not found; install it, or correct `mcp_servers.lost.command` (a name is looked up in PATH)
+
+        MCP server `placed`: its program is DIR/bin/server
+
+        warning: MCP server `placed`: its folder DIR/gone is not there
+
+        skills: 2 files in DIR/home/skills
+
+        terminal: commands are sandboxed with DIR/bin/bwrap
+
+        error: the workspace DIR/bin/server/x of the agent `c` cannot be made
+        hint: correct `agents.c.workspace`, or make that folder and give it to this user
+        ");
+        let without = look(None);
+        assert!(without.contains("warning: terminal: commands are not sandboxed"), "{without}");
+        assert!(without.contains("MCP server `found`: its program is not found"), "{without}");
+    }
+}

@@ -1,0 +1,446 @@
+//! Reads `mcp_servers`: the servers whose tools agents may call.
+//!
+//! Values of `env` and `headers` may be secrets, so they are kept as such: they appear in no message, and the log masks
+//! them.
+
+mod variables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+use super::document::{ConfigDocument, FileAccess};
+use super::resolve::{ConfigResolver, SettingSource, filled};
+use super::secret::SecretForm;
+use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission};
+use super::value::TimeSpan;
+use super::yaml_lines::KeyedMapping;
+use super::{BaseUrl, ConfigError, Secret};
+use crate::util::one_line;
+use variables::{VariableFault, fill_variables, has_variable};
+pub(super) use variables::{is_variable, shown as shown_variable};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Values of at least this length are masked in the log whatever their name is. Shorter ones are words such as `debug`,
+/// and the log would be unreadable without them.
+const LEAST_MASKED: usize = 8;
+
+/// Headers that the protocol itself sets.
+const PROTOCOL_HEADERS: [&str; 9] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+/// `mcp_servers:` as written.
+pub(super) type WrittenServers = BTreeMap<String, Option<KeyedMapping<McpServerSection>>>;
+
+/// `mcp_servers.<name>:` as written.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct McpServerSection {
+    /// The program. No default: it or `url` is needed.
+    command: Option<String>,
+    /// Its arguments. Default: none.
+    args: Option<Vec<String>>,
+    /// Variables that it gets beside the short list. Default: none.
+    env: Option<BTreeMap<String, WrittenValue>>,
+    /// Its folder. Default: `mcp/<name>` in the state folder.
+    cwd: Option<String>,
+    /// Address of a server that speaks streamable HTTP. No default: it or `command` is needed.
+    url: Option<String>,
+    /// Headers of every request. Default: none.
+    headers: Option<BTreeMap<String, WrittenValue>>,
+    /// Time limit of one tool call. Default: `60s`.
+    timeout: Option<TimeSpan<1>>,
+    /// Time limit for starting the server and learning its tools. Default: `30s`.
+    connect_timeout: Option<TimeSpan<1>>,
+    /// Whether the server may be started at all. Default: `true`.
+    enabled: Option<bool>,
+    /// Tools that are offered. Default: all.
+    include: Option<Vec<String>>,
+    /// Tools that are never offered. Default: none.
+    exclude: Option<Vec<String>>,
+    /// Whether each tool may be called. Default: `ask`.
+    permissions: Option<BTreeMap<String, ToolPermission>>,
+}
+
+/// A value of `env` or `headers` as written, with its variables.
+#[derive(Debug)]
+struct WrittenValue(Secret);
+
+impl<'de> Deserialize<'de> for WrittenValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ValueVisitor;
+
+        impl Visitor<'_> for ValueVisitor {
+            type Value = WrittenValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text, in quotes if it has special characters")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<WrittenValue, E> {
+                Ok(WrittenValue(Secret::from(text.trim().to_owned())))
+            }
+        }
+
+        // As text even if it looks like a number.
+        deserializer.deserialize_str(ValueVisitor)
+    }
+}
+
+impl McpServerConfig {
+    /// Values that the log masks: those that are long, or whose names say that they are secret.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = Secret> {
+        let values = match &self.transport {
+            McpTransport::Stdio { env, .. } => env,
+            McpTransport::Http { headers, .. } => headers,
+        };
+        let masked = |(name, value): &(&String, &Secret)| {
+            let length = value.expose().chars().count();
+            length >= LEAST_MASKED || length > 0 && sounds_secret(name)
+        };
+        // `Bearer abc` is also masked where `abc` stands alone.
+        let parts = |(_, value): (&String, &Secret)| {
+            let word = value.expose().split_once(' ').map(|(_, word)| Secret::from(word.to_owned()));
+            let word = word.filter(|word| word.expose().chars().count() >= LEAST_MASKED);
+            std::iter::once(value.clone()).chain(word)
+        };
+        values.iter().filter(masked).flat_map(parts)
+    }
+}
+
+impl fmt::Debug for McpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", &args.len())
+                .field("env", env)
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", headers).finish()
+            }
+        }
+    }
+}
+
+impl fmt::Display for McpTransport {
+    /// The program or the address.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, .. } => {
+                f.write_str(&one_line(command, 200))?;
+                match args.len() {
+                    0 => Ok(()),
+                    1 => f.write_str(" with an argument"),
+                    count => write!(f, " with {count} arguments"),
+                }
+            }
+            Self::Http { url, .. } => f.write_str(url.as_str()),
+        }
+    }
+}
+
+impl ConfigResolver<'_> {
+    /// Resolves all servers. Faulty ones are left out with an error.
+    pub(super) fn mcp_servers(&mut self, written: WrittenServers) -> BTreeMap<String, McpServerConfig> {
+        let absent = ConfigDocument::absent();
+        let document = self.document.unwrap_or(&absent);
+        let mut servers = BTreeMap::new();
+        for (name, written) in written {
+            if !is_server_name(&name) {
+                let place = document.place_of_key(&["mcp_servers", &name]);
+                self.errors.push(
+                    ConfigError::new(format!("`mcp_servers` has a name that cannot be used {place}"))
+                        .hint("names are 1 to 32 letters, digits, `_` and `-`"),
+                );
+                continue;
+            }
+            let written = written.unwrap_or_default().0;
+            let before = self.errors.len();
+            let server = self.mcp_server(document, &name, written);
+            if let Some(server) = server.filter(|_| self.errors.len() == before) {
+                servers.insert(name, server);
+            }
+        }
+        servers
+    }
+
+    /// Resolves one server. `None` only with an error.
+    fn mcp_server(
+        &mut self,
+        document: &ConfigDocument,
+        name: &str,
+        written: McpServerSection,
+    ) -> Option<McpServerConfig> {
+        let enabled = written.enabled.unwrap_or(true);
+        let exclude = self.tool_names(name, "exclude", written.exclude).unwrap_or_default();
+        let include = self.tool_names(name, "include", written.include);
+        if include.iter().flatten().any(|tool| exclude.contains(tool)) {
+            self.warnings.push(format!(
+                "`mcp_servers.{name}.include` names a tool that `exclude` names, too; it is not offered"
+            ));
+        }
+        let command = filled(written.command);
+        let url = self.text(SettingSource { var: None, path: &["mcp_servers", name, "url"] }, written.url);
+        let transport = match (command, url) {
+            (Some(_), Some(_)) => {
+                let place = document.place_of_key(&["mcp_servers", name]);
+                self.errors.push(
+                    ConfigError::new(format!("`mcp_servers.{name}` has both `command` and `url` {place}"))
+                        .hint("keep `command` for a program that Talaria starts, or `url` for a server that runs already"),
+                );
+                return None;
+            }
+            (None, None) => {
+                let place = document.place_of_key(&["mcp_servers", name]);
+                self.errors.push(
+                    ConfigError::new(format!("`mcp_servers.{name}` has neither `command` nor `url` {place}"))
+                        .hint("write the program that Talaria starts, such as `command: npx`, or the address of the server"),
+                );
+                return None;
+            }
+            (Some(command), None) => {
+                self.refuse_key(name, "headers", written.headers.is_some(), "url");
+                self.check_command(name, &command);
+                let args = written.args.unwrap_or_default();
+                if args.iter().any(|arg| has_variable(arg)) {
+                    self.warnings.push(format!(
+                        "`mcp_servers.{name}.args` has a `${{…}}`, which is replaced only in `env` and `headers`; the \
+                         program gets it as written"
+                    ));
+                }
+                let env = self.values(document, (name, "env", enabled), written.env);
+                let cwd = self.folder(&["mcp_servers", name, "cwd"], written.cwd);
+                McpTransport::Stdio { command, args, env, cwd }
+            }
+            (None, Some(given)) => {
+                for (key, is_written) in [
+                    ("args", written.args.is_some()),
+                    ("env", written.env.is_some()),
+                    ("cwd", written.cwd.is_some()),
+                ] {
+                    self.refuse_key(name, key, is_written, "command");
+                }
+                let headers = self.values(document, (name, "headers", enabled), written.headers);
+                let url = self.url(&given)?;
+                self.guard_headers(name, &url, !headers.is_empty(), &given.place);
+                McpTransport::Http { url, headers }
+            }
+        };
+        Some(McpServerConfig {
+            transport,
+            enabled,
+            connect_timeout: written.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT, |span| span.0),
+            timeout: written.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0),
+            include,
+            exclude,
+            permissions: written.permissions.unwrap_or_default(),
+        })
+    }
+
+    /// Refuses a key that belongs to the other kind of server.
+    fn refuse_key(&mut self, name: &str, key: &str, is_written: bool, needs: &str) {
+        if is_written {
+            let place = self.place(&["mcp_servers", name, key]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`mcp_servers.{name}.{key}` has no meaning without `{needs}`{place}"
+                ))
+                .hint(
+                    "`args`, `env` and `cwd` are for a program (`command`), `headers` for an address (`url`)",
+                ),
+            );
+        }
+    }
+
+    /// Refuses a whole command line in place of a program. A path may have spaces if there is such a file.
+    fn check_command(&mut self, name: &str, command: &str) {
+        if command.contains(char::is_whitespace) && !Path::new(command).exists() {
+            let place = self.place(&["mcp_servers", name, "command"]);
+            self.errors.push(
+                ConfigError::new(format!("`mcp_servers.{name}.command` must be a program alone{place}"))
+                    .hint("write its arguments as a list, such as `args: [\"-y\", \"some-server\"]`; no shell runs it"),
+            );
+        } else if command.starts_with("~/") {
+            let place = self.place(&["mcp_servers", name, "command"]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`mcp_servers.{name}.command` begins with `~`, which only a shell replaces{place}"
+                ))
+                .hint("write the whole path"),
+            );
+        }
+    }
+
+    /// The names of tools in a list.
+    fn tool_names(&mut self, name: &str, key: &str, written: Option<Vec<String>>) -> Option<Vec<String>> {
+        let written = written?;
+        let wrong = |tool: &String| tool.is_empty() || tool.contains(|c: char| c.is_whitespace() || c == '*');
+        if written.iter().any(wrong) {
+            let place = self.place(&["mcp_servers", name, key]);
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`mcp_servers.{name}.{key}` holds what cannot be the name of a tool{place}"
+                ))
+                .hint("write the names that the server gives its tools; there are no patterns"),
+            );
+        }
+        let unique: BTreeSet<String> = written.into_iter().collect();
+        Some(unique.into_iter().collect())
+    }
+
+    /// Fills in the values of `env` or `headers`. A server that is off needs none of its variables.
+    fn values(
+        &mut self,
+        document: &ConfigDocument,
+        (server, section, enabled): (&str, &str, bool),
+        written: Option<BTreeMap<String, WrittenValue>>,
+    ) -> BTreeMap<String, Secret> {
+        let mut values = BTreeMap::new();
+        for (name, WrittenValue(written)) in written.unwrap_or_default() {
+            let path = ["mcp_servers", server, section, &name];
+            let is_header = section == "headers";
+            if let Some(fault) = if is_header { header_fault(&name) } else { variable_fault(&name) } {
+                let place = document.place_of_key(&path);
+                self.errors.push(
+                    ConfigError::new(format!("`mcp_servers.{server}.{section}` has {} {place}", fault.0))
+                        .hint(fault.1),
+                );
+                continue;
+            }
+            // A key that got there by a slip is not shown; it has more than letters.
+            let plain = |byte: u8| byte.is_ascii_alphabetic() || byte == b'-';
+            let is_shown = if is_header { name.bytes().all(plain) } else { shown_variable(&name).is_some() };
+            let key = match is_shown {
+                true => format!("mcp_servers.{server}.{section}.{name}"),
+                false => format!("mcp_servers.{server}.{section}"),
+            };
+            let place = document.place(&path);
+            if sounds_secret(&name) && !has_variable(written.expose()) {
+                self.guard_literal(document, &key, &place);
+            }
+            let value = match fill_variables(written.expose(), self.env) {
+                Ok(value) => value,
+                Err(VariableFault::Unset(_)) if !enabled => continue,
+                Err(VariableFault::Unset(variable)) => {
+                    let variable = match variable {
+                        Some(variable) => format!("the variable `{variable}`"),
+                        None => "a variable".to_owned(),
+                    };
+                    self.errors.push(
+                        ConfigError::new(format!("`{key}` takes {variable}, which is not set {place}")).hint(
+                            format!("set it where Talaria is started; or write `mcp_servers.{server}.enabled: false`"),
+                        ),
+                    );
+                    continue;
+                }
+                Err(VariableFault::Unclosed) => {
+                    self.errors.push(
+                        ConfigError::new(format!(
+                            "`{key}` has a `${{` without the name of a variable {place}"
+                        ))
+                        .hint("write `${NAME}`; or `$${` if the value has `${` in it"),
+                    );
+                    continue;
+                }
+            };
+            let form = if is_header { SecretForm::Key } else { SecretForm::Phrase };
+            match Secret::parse(&value, form) {
+                Ok(value) => _ = values.insert(name, value.unwrap_or_else(|| Secret::from(String::new()))),
+                Err(expected) => {
+                    self.errors.push(
+                        ConfigError::new(format!("`{key}` must be {expected} {place}"))
+                            .hint("copy the value again, without line breaks"),
+                    );
+                }
+            }
+        }
+        values
+    }
+
+    /// Refuses a secret in a configuration file that others can read or have written.
+    fn guard_literal(&mut self, document: &ConfigDocument, key: &str, place: &str) {
+        let (whose, hint) = match document.access() {
+            FileAccess::Private => return,
+            FileAccess::Shared => {
+                ("is open to other users", format!("run `chmod 600 {}`, or write", document.name()))
+            }
+            FileAccess::Foreign => ("belongs to another user", "write".to_owned()),
+        };
+        self.errors.push(
+            ConfigError::new(format!("`{key}` holds a key, but the file {whose} {place}"))
+                .hint(format!("{hint} `${{NAME}}` and set that variable where Talaria is started")),
+        );
+    }
+
+    /// Refuses to send headers in the clear over a public network: one of them is usually a key.
+    fn guard_headers(&mut self, name: &str, url: &BaseUrl, has_headers: bool, place: &str) {
+        if url.is_encrypted() || url.is_near() {
+            return;
+        }
+        if has_headers {
+            self.errors.push(
+                ConfigError::new(format!(
+                    "`mcp_servers.{name}.url` would carry the headers unencrypted over a public network{place}"
+                ))
+                .hint("use `https://`, a private address or a tunnel"),
+            );
+        } else {
+            self.warnings.push(format!(
+                "`mcp_servers.{name}.url` is a public `http://` address, so everybody on the way can read and change \
+                 what tools do; use `https://`"
+            ));
+        }
+    }
+}
+
+/// Whether a server can have this name. Tools are called by it, so it has only what model servers take.
+pub(super) fn is_server_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=32).contains(&name.len()) && name.bytes().all(plain)
+}
+
+/// Why no header of ours can have this name, and what to do.
+fn header_fault(name: &str) -> Option<(&'static str, &'static str)> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+        return Some((
+            "a name that no header can have",
+            "names of headers have letters, digits, `_` and `-`, such as `Authorization`",
+        ));
+    }
+    PROTOCOL_HEADERS
+        .iter()
+        .any(|header| header.eq_ignore_ascii_case(name))
+        .then_some(("a header that the protocol itself sets", "remove it"))
+}
+
+/// Why no variable can have this name, and what to do.
+fn variable_fault(name: &str) -> Option<(&'static str, &'static str)> {
+    (!is_variable(name)).then_some((
+        "a name that no variable can have",
+        "names of variables have letters, digits and `_`, such as `API_TOKEN`",
+    ))
+}
+
+/// Whether the name of a variable or a header says that its value is secret.
+fn sounds_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["auth", "cookie", "credential", "key", "pass", "secret", "token"].iter().any(|word| name.contains(word))
+}
