@@ -15,7 +15,7 @@ mod tool_list;
 mod tool_names;
 mod tool_result;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,8 @@ use self::mcp_tool::McpTool;
 use self::server_actor::{McpServer, ServerContext};
 use super::process::ProcessHost;
 use super::tools::AgentTool;
-use crate::config::McpServerConfig;
+use crate::config::{McpSelection, McpServerConfig};
+use crate::i18n::{LocalizedText, TextKey};
 
 pub use server_actor::McpPacing;
 
@@ -169,6 +170,40 @@ impl McpServers {
             .map(|((server, tool), name)| Arc::new(McpTool::new(server, tool, name)) as Arc<dyn AgentTool>)
             .collect();
         tools
+    }
+
+    /// Names of the enabled servers that an agent uses.
+    pub fn selected(&self, selection: &McpSelection) -> Vec<String> {
+        let servers = self.servers.read();
+        let used =
+            servers.values().filter(|server| server.config.enabled && selection.includes(&server.name));
+        used.map(|server| server.name.clone()).collect()
+    }
+
+    /// Names of the servers that [`replace`](Self::replace) would add, change or remove.
+    pub fn changes(&self, config: &BTreeMap<String, McpServerConfig>) -> Vec<String> {
+        let servers = self.servers.read();
+        let names: BTreeSet<_> = servers.keys().chain(config.keys()).collect();
+        let differs = |name: &&String| servers.get(*name).map(|server| &server.config) != config.get(*name);
+        names.into_iter().filter(differs).cloned().collect()
+    }
+
+    /// Lines about these servers for a room: how many run, and each that failed. A room is not told why: that is the
+    /// operator's business. Empty if none of them was ever started.
+    pub fn state_lines(&self, servers: &[String]) -> Vec<LocalizedText> {
+        let used: Vec<_> =
+            self.status().into_iter().filter(|status| servers.contains(&status.name)).collect();
+        let running: Vec<_> = used.iter().filter(|status| status.state == McpServerState::Running).collect();
+        let failed = used.iter().filter(|status| matches!(status.state, McpServerState::Failed(_)));
+        let failed = failed.map(|status| TextKey::StatusMcpFailed.with("server", status.name.as_str()));
+        let tools: usize = running.iter().map(|status| status.tools).sum();
+        let count = TextKey::StatusMcp
+            .with("running", running.len())
+            .with("servers", used.len())
+            .with("tools", tools);
+        let is_silent =
+            used.iter().all(|status| status.tools == 0 && status.state == McpServerState::NotStarted);
+        if is_silent { Vec::new() } else { std::iter::once(count).chain(failed).collect() }
     }
 
     /// The state of every server, by name. Must not wait.

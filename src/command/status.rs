@@ -42,7 +42,9 @@ fn status(tx: &Tx<'_>, rules: &Rules, row: &CommandRow, check: &AgentCheck) -> s
         None => check.about.answering(),
     };
     let status = going_on(tx, agent, &session, &open)?;
-    Ok(LocalizedText::Said(format!("{}\n{}", words.say(&status), words.say(&answers(words, check)))))
+    let lines = [status, answers(words, check)].into_iter().chain(check.lines.iter().cloned());
+    let lines: Vec<_> = lines.map(|line| words.say(&line)).collect();
+    Ok(LocalizedText::Said(lines.join("\n")))
 }
 
 fn going_on(
