@@ -91,7 +91,7 @@ impl Server {
         let page: usize = message["params"]["cursor"].as_str().map_or(0, |page| page.parse().unwrap());
         let tool = |name: &str| json!({ "name": name, "description": "does it", "inputSchema": { "type": "object" } });
         match self.script.as_str() {
-            "collides" => json!({ "tools": ["a b", "a.b", "a_b"].map(tool) }),
+            "collides" => json!({ "tools": Vec::from(["a b", "a.b", "a_b"].map(tool)) }),
             "pages" if page < 2 => {
                 json!({ "tools": [tool(&format!("t{page}"))], "nextCursor": format!("{}", page + 1) })
             }
