@@ -13,6 +13,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/mcp", "the model and the operator, about servers of tools"),
     ("src/cli", "the operator at the shell"),
     ("src/config/", "the operator who writes the configuration"),
     ("src/control", "the operator at the shell"),

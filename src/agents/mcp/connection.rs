@@ -82,6 +82,8 @@ impl Connection {
 
     /// The tools. Reads them again if the server said that they changed; if that fails, the old ones stay.
     pub(super) async fn tools(&self, config: &McpServerConfig) -> Arc<ToolList> {
+        // A turn that reads the list may call soon.
+        self.usage.lock().last = Instant::now();
         if self.link.take_list_changed() {
             let reading = tokio::time::timeout(config.connect_timeout, self.read_list(config));
             match reading.await {
@@ -190,8 +192,7 @@ impl Connection {
                 RequestFailure::Failed(words)
             }
             ServiceError::TransportSend(error) => {
-                let words = format!("it cannot be reached: {}", one_line(&error.error.to_string(), ERROR));
-                self.link.break_off(words);
+                self.link.break_off(cannot_reach(&*error.error));
                 RequestFailure::Gone
             }
             ServiceError::TransportClosed => RequestFailure::Gone,
@@ -209,6 +210,11 @@ impl Connection {
         Some(ConnectionUse(self.clone()))
     }
 
+    /// Whether a call may begin.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.usage.lock().closed && !self.link.is_gone()
+    }
+
     /// Closes the connection for further calls if nobody has used it for `idle`; otherwise the time when that may be so.
     pub(super) fn close_if_idle(&self, idle: Duration) -> Result<(), Instant> {
         let mut usage = self.usage.lock();
@@ -219,6 +225,15 @@ impl Connection {
         usage.closed = true;
         Ok(())
     }
+}
+
+/// The reason of a failed send, with its first cause: the words of the library alone say only that it failed.
+pub(super) fn cannot_reach(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    format!("it cannot be reached: {}", one_line(&cause.to_string(), ERROR))
 }
 
 /// A call that runs.

@@ -65,10 +65,10 @@ impl McpTool {
             Err(RequestFailure::Stopped) => Err(ToolFailure::Stopped),
             Err(RequestFailure::Failed(words)) => Err(self.failed(&self.server.mask.hide(&words))),
             Err(RequestFailure::Gone) => {
-                let why = connection.link().reason().map(|why| format!(" ({why})")).unwrap_or_default();
-                Err(self.failed(&self.server.mask.hide(&format!(
-                    "ended during the call{why}. It is not known whether the call had an effect"
-                ))))
+                let why = self.server.lost_reason().await.map(|why| format!(" ({why})")).unwrap_or_default();
+                let words =
+                    format!("was lost during the call{why}. It is not known whether the call had an effect");
+                Err(self.failed(&words))
             }
         }
     }
@@ -89,10 +89,8 @@ impl McpTool {
         let arguments = serde_json::to_string_pretty(call.arguments).unwrap_or_default();
         let ask = Ask {
             title: format!("{}: {}", one_line(&self.server.name, 60), one_line(&self.tool.name, 60)),
-            detail: format!(
-                "MCP server: {}\ntool: {}\narguments: {arguments}",
-                self.server.name, self.tool.name
-            ),
+            // Quoted, so that no name can pass for the next line.
+            detail: format!("MCP {} {}\n{arguments}", quoted(&self.server.name), quoted(&self.tool.name)),
             cwd: None,
             form: AnswerForm::default(),
         };
@@ -124,6 +122,10 @@ impl McpTool {
     fn failed(&self, words: &str) -> ToolFailure {
         ToolFailure::failed(format!("The MCP server `{}` {words}.", self.server.name))
     }
+}
+
+fn quoted(name: &str) -> Value {
+    Value::String(name.to_owned())
 }
 
 impl AgentTool for McpTool {

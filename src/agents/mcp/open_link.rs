@@ -9,12 +9,13 @@ use std::time::Duration;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientResult, Implementation, ProtocolVersion, ServerRequest,
 };
-use rmcp::service::{RequestContext, RunningService, Service};
+use rmcp::service::{ClientInitializeError, RequestContext, RunningService, Service};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientLifecycleMode, ErrorData, RoleClient, serve_client_with_lifecycle};
+use talaria_platform::CancellationToken;
 
-use super::connection::{Connection, RequestFailure};
+use super::connection::{Connection, RequestFailure, cannot_reach};
 use super::guarded_transport::{BoundedReader, GuardedTransport, LinkState};
 use super::secret_mask::SecretMask;
 use super::{http_client, tool_names};
@@ -62,13 +63,14 @@ impl FailedLink {
     }
 }
 
-/// Starts or dials the server called `name`, within its time limit. `home` is the state folder.
+/// Starts or dials the server called `name`, within its time limit and until `stop`. `home` is the state folder.
 pub(super) async fn open(
     name: &str,
     config: &McpServerConfig,
     host: &ProcessHost,
     home: &Path,
     mask: &SecretMask,
+    stop: &CancellationToken,
 ) -> Result<OpenLink, FailedLink> {
     let link = Arc::<LinkState>::default();
     match &config.transport {
@@ -76,7 +78,7 @@ pub(super) async fn open(
             let transport =
                 http_client::connect(url, headers, config).map_err(FailedLink::without_process)?;
             let shaken =
-                shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config).await;
+                shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config, stop).await;
             let (service, connection) =
                 shaken.map_err(|reason| FailedLink::without_process(mask.hide(&reason)))?;
             Ok(OpenLink { connection, service, process: None })
@@ -89,7 +91,9 @@ pub(super) async fn open(
                 return Err(FailedLink::without_process("its process has no input or no output"));
             };
             let transport = AsyncRwTransport::new(BoundedReader::new(stdout, link.clone()), stdin);
-            match shake_hands(GuardedTransport::new(transport, link.clone()), &link, false, config).await {
+            match shake_hands(GuardedTransport::new(transport, link.clone()), &link, false, config, stop)
+                .await
+            {
                 Ok((service, connection)) => Ok(OpenLink { connection, service, process: Some(process) }),
                 Err(why) => {
                     let reason = mask.hide(&with_process(&why, &process, link.is_gone()).await);
@@ -164,13 +168,17 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
     link: &Arc<LinkState>,
     over_http: bool,
     config: &McpServerConfig,
+    stop: &CancellationToken,
 ) -> Result<(RunningService<RoleClient, RefusingClient>, Arc<Connection>), String> {
     let shaking = async {
         let served =
             serve_client_with_lifecycle(RefusingClient, transport, ClientLifecycleMode::Initialize).await;
         let service = served.map_err(|error| match link.reason() {
             Some(reason) => reason.to_owned(),
-            None => format!("the handshake failed: {}", one_line(&error.to_string(), HANDSHAKE)),
+            None => match error {
+                ClientInitializeError::TransportError { error, .. } => cannot_reach(&*error.error),
+                other => format!("the handshake failed: {}", one_line(&other.to_string(), HANDSHAKE)),
+            },
         })?;
         let peer = service.peer().clone();
         let connection =
@@ -184,9 +192,12 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
             })?;
         Ok((service, Arc::new(connection)))
     };
-    match tokio::time::timeout(config.connect_timeout, shaking).await {
-        Ok(shaken) => shaken,
-        Err(_) => Err(format!("it was not ready within {} seconds", config.connect_timeout.as_secs_f32())),
+    tokio::select! {
+        shaken = shaking => shaken,
+        () = stop.cancelled() => Err("it was ended".to_owned()),
+        () = tokio::time::sleep(config.connect_timeout) => {
+            Err(format!("it was not ready within {} seconds", config.connect_timeout.as_secs_f32()))
+        }
     }
 }
 

@@ -24,6 +24,12 @@ use crate::config::McpServerConfig;
 /// After a run of this length the next pause is the first again.
 const WELL: Duration = Duration::from_secs(60);
 
+/// Time that a turn waits beyond the limit of a start, to learn how it ended.
+const LAST_MOMENT: Duration = Duration::from_millis(250);
+
+/// Longest wait for the reason of a lost connection: the exit status of a process comes after the end of its output.
+const REASON: Duration = Duration::from_secs(1);
+
 /// Times that all servers share. Tests have shorter ones.
 #[derive(Clone, Copy, Debug)]
 pub struct McpPacing {
@@ -83,6 +89,16 @@ enum ServerState {
     Failed { reason: String, until: Instant },
 }
 
+impl ServerState {
+    /// Whether the connection can no longer be used, and the task is about to notice.
+    fn is_ending(&self) -> bool {
+        match self {
+            Self::Running(connection) => !connection.is_usable(),
+            Self::NotStarted | Self::Starting | Self::Failed { .. } => false,
+        }
+    }
+}
+
 impl McpServer {
     /// A server that does not run. `after` has the server that this one replaces.
     pub(super) fn new(
@@ -115,19 +131,32 @@ impl McpServer {
         if self.stop.is_cancelled() {
             return Err("was removed or changed in the configuration".to_owned());
         }
+        let connecting = async {
+            let mut state = self.state.subscribe();
+            // A connection that ends is replaced by its task; then a new one may be asked for.
+            let _ = state.wait_for(|state| !state.is_ending()).await;
+            self.want();
+            match state.wait_for(|state| !matches!(state, ServerState::Starting)).await.as_deref() {
+                Ok(ServerState::Running(connection)) => Ok(connection.clone()),
+                Ok(ServerState::Failed { reason, .. }) => Err(format!("does not run: {reason}")),
+                Ok(ServerState::NotStarted | ServerState::Starting) | Err(_) => Err("was ended".to_owned()),
+            }
+        };
+        tokio::select! {
+            connection = connecting => connection,
+            () = self.stop.cancelled() => Err("was ended".to_owned()),
+            // A little more than the task itself has, so that its reason is told. It may still have to end a process.
+            () = tokio::time::sleep(self.config.connect_timeout + LAST_MOMENT) => Err("is still starting".to_owned()),
+        }
+    }
+
+    /// The reason for which a connection was lost just now.
+    pub(super) async fn lost_reason(&self) -> Option<String> {
         let mut state = self.state.subscribe();
-        self.want();
-        let settled = state.wait_for(|state| !matches!(state, ServerState::Starting));
-        // A server that still ends its process before it starts anew would be waited for longer.
-        let settled = tokio::time::timeout(self.config.connect_timeout + Duration::from_millis(250), settled);
-        match settled.await {
-            Ok(Ok(state)) => match &*state {
-                ServerState::Running(connection) => Ok(connection.clone()),
-                ServerState::Failed { reason, .. } => Err(format!("does not run: {reason}")),
-                ServerState::NotStarted | ServerState::Starting => Err("was ended".to_owned()),
-            },
-            Ok(Err(_)) => Err("was ended".to_owned()),
-            Err(_) => Err("is still starting".to_owned()),
+        let settled = state.wait_for(|state| !state.is_ending());
+        match tokio::time::timeout(REASON, settled).await.ok()?.as_deref() {
+            Ok(ServerState::Failed { reason, .. }) => Some(reason.clone()),
+            Ok(ServerState::NotStarted | ServerState::Starting | ServerState::Running(_)) | Err(_) => None,
         }
     }
 
@@ -136,9 +165,7 @@ impl McpServer {
         let is_new = self.state.send_if_modified(|state| {
             let starts = match state {
                 ServerState::NotStarted => true,
-                ServerState::Starting => false,
-                // The task is about to notice; a new start comes after that.
-                ServerState::Running(connection) => connection.link().is_gone(),
+                ServerState::Starting | ServerState::Running(_) => false,
                 ServerState::Failed { until, .. } => *until <= Instant::now(),
             };
             if starts {
@@ -208,6 +235,7 @@ impl McpServer {
             };
             match opened {
                 Ok(link) => self.keep(link, &mut pauses).await,
+                Err(failed) if self.stop.is_cancelled() => failed.end().await,
                 Err(failed) => {
                     tracing::warn!(server = self.name, reason = failed.reason, "an MCP server did not start");
                     self.fail(failed.reason.clone(), &mut pauses);

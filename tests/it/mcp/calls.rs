@@ -25,9 +25,8 @@ async fn a_person_sees_exactly_what_would_be_called() {
     let asked = person.asked.lock();
     assert!(asked.len() == 1 && asked[0].form.is_approval() && asked[0].title == "s: echo");
     insta::assert_snapshot!(asked[0].detail, @r#"
-    MCP server: s
-    tool: echo
-    arguments: {
+    MCP "s" "echo"
+    {
       "deep": {
         "a": [
           1,
@@ -87,7 +86,10 @@ async fn a_server_that_dies_in_a_call_is_started_again_for_the_next() {
     let scene = McpScene::with_pacing([("s", scripted("plain"))], pacing);
     assert_eq!(
         scene.calls("die", json!({})).await,
-        failed("The MCP server `s` ended during the call. It is not known whether the call had an effect.")
+        failed(
+            "The MCP server `s` was lost during the call (it ended (exit status 7); it said: the disk is on fire). It is \
+             not known whether the call had an effect."
+        )
     );
     scene.comes_to(|scene| matches!(scene.state(), McpServerState::Failed(_))).await;
     let McpServerState::Failed(why) = scene.state() else { panic!("it failed") };
@@ -106,7 +108,7 @@ async fn a_reply_beyond_every_measure_breaks_the_connection_with_a_reason() {
         let scene = if tool == "huge" { &scene } else { &McpScene::new([("s", scripted("plain"))]) };
         let said = scene.calls(tool, json!({})).await;
         let words = format!(
-            "The MCP server `s` ended during the call ({why}). It is not known whether the call had an effect."
+            "The MCP server `s` was lost during the call ({why}). It is not known whether the call had an effect."
         );
         assert_eq!(said, failed(&words));
         scene.ends().await;
