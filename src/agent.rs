@@ -100,6 +100,11 @@ pub trait Agent: Send + Sync {
         Box::pin(async {})
     }
 
+    /// Lines about parts of the agent, such as servers whose tools it has, for `/status`. Must not wait.
+    fn state_lines(&self) -> Vec<LocalizedText> {
+        Vec::new()
+    }
+
     /// Finds out whether the agent would answer now. Called before a turn is risked on an agent that was away, and by
     /// health checks; must be quick and start nothing. [`AgentErrorKind::Refused`] means that the agent is there and
     /// lets nobody in as things are. An agent that cannot tell says yes: the turn finds out.

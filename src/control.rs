@@ -34,6 +34,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::agents::mcp::McpServers;
 use crate::config::{AgentsConfig, Config, ConfigError, ConfigSources};
 use crate::delivery::DeliveryAccount;
 use crate::rules::LiveRules;
@@ -104,6 +105,8 @@ pub struct RunningGateway {
     pub without_input: Vec<AccountId>,
     /// The database was empty at the start although the state folder had been used before.
     pub lost_database: bool,
+    /// MCP servers of agents; `None` only in tests.
+    pub mcp: Option<Arc<McpServers>>,
 }
 
 /// The running agent server, as commands see it.

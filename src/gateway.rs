@@ -21,8 +21,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
+use crate::agents;
+use crate::agents::mcp::McpServers;
+use crate::agents::process::{self, ProcessHost};
 use crate::agents::skills::SkillLibrary;
-use crate::agents::{self, process};
 use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
@@ -84,6 +86,8 @@ pub struct Gateway {
     serving: Option<ListeningServer>,
     /// Whether the process continues when platforms have nothing more to read.
     stays: bool,
+    /// MCP servers of agents, ended when no turn needs them any more. `None` only in tests.
+    mcp: Option<Arc<McpServers>>,
 }
 
 /// Components of a gateway.
@@ -122,6 +126,8 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     }
     let (live, without_input) = (LiveRules::new(rules), platforms.without_input);
     let (pipe, screen) = (platforms.pipe, platforms.screen);
+    let host = Arc::new(ProcessHost::new(home.path()));
+    let mcp = McpServers::new(&config.mcp_servers, host, home.path().to_owned());
     let parts = GatewayParts {
         store: store.clone(),
         agents: AgentRegistry::new(
@@ -148,6 +154,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
         let bound = bind::bind(config, platforms.serve, &mut std::io::stderr()).await?;
         let mut gateway = Gateway::start(parts).await?;
+        gateway.mcp = Some(mcp);
         if let Some(BoundServer { settings, listener, stays }) = bound {
             let address =
                 gateway.serve(settings, listener).context("the agent server did not start")?.address;
@@ -229,6 +236,7 @@ impl Gateway {
             skills: parts.skills,
             serving: None,
             stays: false,
+            mcp: None,
         };
         gateway.start_outboxes();
         parts.store.write(|tx| tx.prune_audit()).await?;
@@ -279,6 +287,7 @@ impl Gateway {
             }),
             without_input: Vec::new(),
             lost_database: false,
+            mcp: self.mcp.clone(),
         }
     }
 
@@ -377,18 +386,26 @@ impl Gateway {
                 tracing::warn!("a platform does not stop reading");
             }
             tokio::join!(self.turns.drain(), self.commands.drain());
-            if let Some(serving) = &self.serving {
-                serving.close_connections();
-            }
-            for account in &self.accounts {
-                if let Err(error) = account.flushed().await {
-                    tracing::error!(%error, "the store failed at the end");
+            let tools = async {
+                if let Some(mcp) = &self.mcp {
+                    mcp.end().await;
                 }
-            }
-            // Last: a slow HTTP client must not cost a room its answer.
-            if let Some(serving) = &self.serving {
-                serving.ended().await;
-            }
+            };
+            let answers = async {
+                if let Some(serving) = &self.serving {
+                    serving.close_connections();
+                }
+                for account in &self.accounts {
+                    if let Err(error) = account.flushed().await {
+                        tracing::error!(%error, "the store failed at the end");
+                    }
+                }
+                // Last: a slow HTTP client must not cost a room its answer.
+                if let Some(serving) = &self.serving {
+                    serving.ended().await;
+                }
+            };
+            tokio::join!(tools, answers);
         };
         if tokio::time::timeout(GRACE, orderly).await.is_err() {
             tracing::warn!("not everything ended in time; the next start goes on from here");

@@ -27,7 +27,7 @@ pub fn start(config: &Config, terminal: bool) {
     secrets(config).into_iter().for_each(add);
     let ansi = rustix::termios::isatty(rustix::stdio::stderr()) && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter(level, KINDS.iter().filter_map(|kind| kind.library_log()))))
+        .with_env_filter(EnvFilter::new(filter(level, libraries())))
         .with_writer(|| RedactingWriter)
         .with_ansi(ansi)
         .with_target(false)
@@ -49,6 +49,12 @@ fn add(secret: String) {
         // A secret may begin with another one: the longer goes first, or its rest would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     }
+}
+
+/// Log levels of libraries that say too much: those of the platforms, and rmcp, which logs whole messages.
+fn libraries() -> impl Iterator<Item = LibraryLog> {
+    let rmcp = LibraryLog { target: "rmcp", filter: "rmcp=off" };
+    KINDS.iter().filter_map(|kind| kind.library_log()).chain([rmcp])
 }
 
 /// The filter for a log level, with the levels of the platforms' libraries that it does not name.

@@ -17,7 +17,7 @@ use crate::agent::{
     AttemptKind, EndedSession, FallbackInfo, LostTurn, NamedAgent, PreparedTurn, RecoveredAnswer,
     SessionMessage, SharedAgent, TurnEnd, TurnEvent,
 };
-use crate::i18n::TextKey;
+use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 
 /// An agent that names a longer wait than this counts as away; for any other the turn waits.
@@ -217,6 +217,10 @@ impl Agent for FallbackAgent {
 
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {
         self.first.agent.learn_abilities()
+    }
+
+    fn state_lines(&self) -> Vec<LocalizedText> {
+        [&self.first, &self.second].into_iter().flat_map(|named| named.agent.state_lines()).collect()
     }
 
     fn may_recover(&self, prepared: &PreparedTurn) -> bool {

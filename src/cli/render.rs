@@ -24,6 +24,7 @@ pub(super) fn status(status: &GatewayStatus) -> String {
         home,
         agent,
         agents,
+        mcp_servers,
         health,
         platforms,
         server,
@@ -74,6 +75,14 @@ pub(super) fn status(status: &GatewayStatus) -> String {
         .collect();
     if !rows.is_empty() {
         text.push_str(&table(["PLATFORM", "STATE", "NOT YET ARRIVED"], &rows));
+    }
+    let rows: Vec<_> = mcp_servers
+        .iter()
+        .map(|server| [server.name.clone(), server.tools.to_string(), one_line(&server.state.words(), 300)])
+        .collect();
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&table(["MCP SERVER", "TOOLS", "STATE"], &rows));
     }
     if turns.is_empty() {
         text.push_str("\nNothing runs and nothing waits.\n");

@@ -55,7 +55,9 @@ fn status(
         None => (LocalizedText::Said(name.to_string()), TextKey::AgentGone.with("name", name.as_str())),
     };
     let status = going_on(tx, agent, &session, &open)?;
-    Ok(LocalizedText::Said(format!("{}\n{}", words.say(&status), words.say(&answers))))
+    let lines = check.iter().flat_map(|check| check.lines.iter().cloned());
+    let lines: Vec<_> = [status, answers].into_iter().chain(lines).map(|line| words.say(&line)).collect();
+    Ok(LocalizedText::Said(lines.join("\n")))
 }
 
 fn going_on(

@@ -251,6 +251,11 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     let ids = running.accounts.iter().map(|account| account.id());
     let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
     let mut reloaded = reload::compare(&running.config, &agents, &live.now(), &next, &config);
+    if let Some(mcp) = &running.mcp {
+        reloaded
+            .now
+            .extend(mcp.changes(&config.mcp_servers).into_iter().map(|name| format!("mcp_servers.{name}")));
+    }
     let changed = reload::changed_agents(&agents, &config.agents);
     let table = match *agents == config.agents {
         true => None,
@@ -279,6 +284,9 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     config.secrets().iter().for_each(logging::hide);
     // The rules come first: an agent that is new must not talk to anybody before its list holds.
     live.replace(Rules::clone(&next));
+    if let Some(mcp) = &running.mcp {
+        mcp.replace(&config.mcp_servers);
+    }
     if let Some(table) = table {
         running.turns.replace_agents(table, &changed);
         *agents = config.agents.clone();

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::mcp::McpServerStatus;
 use crate::store::{AuditFilter, AuditRow, Pairing, RefusedRow, SessionOverview, TurnOverview};
 
 /// `GET /status`
@@ -19,6 +20,9 @@ pub struct GatewayStatus {
     /// Every agent, the default one first.
     #[serde(default)]
     pub agents: Vec<AgentStatus>,
+    /// MCP servers whose tools agents have, by name.
+    #[serde(default)]
+    pub mcp_servers: Vec<McpServerStatus>,
     /// Whether people are served.
     pub health: HealthReport,
     pub platforms: Vec<PlatformStatus>,

@@ -102,11 +102,6 @@ pub(super) fn compare(
     keys.restart("display.edits", edits != new.display.edits);
     keys.restart("display.reactions", reactions != new.display.reactions);
     keys.restart("log.level", started.log != new.log);
-    let names: BTreeSet<_> = started.mcp_servers.keys().chain(new.mcp_servers.keys()).collect();
-    for name in names {
-        let differs = started.mcp_servers.get(name) != new.mcp_servers.get(name);
-        keys.restart(&format!("mcp_servers.{name}"), differs);
-    }
     keys.restart("skills_dir", started.skills_dir != new.skills_dir);
     keys.restart("review", started.review != new.review);
     keys.restart("terminal", started.terminal != new.terminal);

@@ -123,6 +123,8 @@ texts! {
     StatusAwayStandIn "status_away_stand_in" Part ["agent", "other"]
     StatusRefused "status_refused" Part ["agent", "why"]
     StatusFailing "status_failing" Part ["agent", "times", "why"]
+    StatusMcp "status_mcp" Part ["tools", "running", "servers"]
+    StatusMcpFailed "status_mcp_failed" Part ["server"]
     CommandsFull "commands_full" Part ["command", "limit"]
     CommandTooSlow "command_too_slow" Part ["command", "seconds"]
     CommandBroken "command_broken" Part ["command"]

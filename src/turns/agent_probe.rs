@@ -83,6 +83,8 @@ pub struct AgentCheck {
     pub reached: Result<AnsweringAgent, AgentError>,
     /// Number of turns that failed in a row although the agent is there, and the reason of the last failure.
     pub failing: Option<(usize, LocalizedText)>,
+    /// Lines about parts of the agent.
+    pub lines: Vec<LocalizedText>,
 }
 
 impl AgentHealth {
@@ -105,7 +107,7 @@ impl Turns {
         let agent = agents.get(name)?;
         let (reached, failing) = (self.reach_agent(name, agent).await, self.failing(name));
         let other = Some(name).filter(|name| *name != agents.default_name()).cloned();
-        Some(AgentCheck { name: other, about: agent.about(), reached, failing })
+        Some(AgentCheck { name: other, about: agent.about(), reached, failing, lines: agent.state_lines() })
     }
 
     /// Finds out whether each agent would answer, the default one first. Takes at most a few seconds.

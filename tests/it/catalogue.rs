@@ -16,6 +16,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
     ("src/agents/tools", "the model, about its tools"),
+    ("src/agents/mcp", "the model and the operator, about servers of tools"),
     ("src/cli", "the operator at the shell"),
     ("src/config/", "the operator who writes the configuration"),
     ("src/control", "the operator at the shell"),

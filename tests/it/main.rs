@@ -12,6 +12,7 @@ mod kill;
 mod layers;
 #[cfg(feature = "matrix")]
 mod matrix_config;
+mod mcp;
 mod piping;
 mod processes;
 mod proxy;

@@ -8,6 +8,7 @@ pub mod binary;
 pub mod gateway;
 pub mod literals;
 pub mod logged;
+pub mod mcp;
 #[cfg(feature = "testing")]
 pub mod network;
 #[cfg(feature = "testing")]

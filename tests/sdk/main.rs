@@ -11,11 +11,13 @@
 #[allow(dead_code, unused_imports, reason = "the other tests use the rest")]
 mod it {
     pub mod binary;
+    pub mod mcp;
     pub mod upstream;
 }
 
 mod every_client;
 mod full;
+mod mcp;
 mod parts;
 mod scenes;
 mod schemathesis;

@@ -105,10 +105,18 @@ pub fn venv() -> PathBuf {
     venv_of("sdk")
 }
 
-fn venv_of(name: &str) -> PathBuf {
+/// Folder of a Python environment.
+pub fn venv_of(name: &str) -> PathBuf {
     let folder = cache().join(name);
     needs(&folder);
     folder
+}
+
+/// The program of an MCP server from npm.
+pub fn mcp_script(server: &str) -> PathBuf {
+    let folder = cache().join("mcp-js");
+    needs(&folder);
+    folder.join("node_modules/@modelcontextprotocol").join(server).join("dist/index.js")
 }
 
 fn cache() -> PathBuf {

@@ -92,9 +92,14 @@ async fn keys_that_need_a_restart_are_named_each_time() {
 
     let said = scene.prints(["reload"]).await;
     let restart = "Needs a restart: platforms.desk, platforms.test, agent.context_prompt, gateway.retry_for, \
-                   display.edits, log.level, mcp_servers.time, skills_dir, review, terminal.\n";
+                   display.edits, log.level, skills_dir, review, terminal.\n";
     let read = read_again(&scene);
-    assert_eq!(said, format!("{read}In effect now: words, budget, platforms.test.busy, gateway.\n{restart}"));
+    assert_eq!(
+        said,
+        format!(
+            "{read}In effect now: words, budget, platforms.test.busy, gateway, mcp_servers.time.\n{restart}"
+        )
+    );
     assert_eq!(
         scene.prints(["reload"]).await,
         read + restart,

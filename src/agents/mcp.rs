@@ -1,0 +1,235 @@
+//! Tools of MCP servers, for agents of kind `model`.
+//!
+//! All agents share one [`McpServers`]. A server is started when a turn first needs its tools, is used by all turns over
+//! one connection, and is ended when nobody has called it for a while. Its failure costs its tools and nothing else: the
+//! model is told, operators see it as the server's state, and the next turn after a pause tries again.
+
+mod connection;
+mod guarded_transport;
+mod http_client;
+mod mcp_tool;
+mod open_link;
+mod secret_mask;
+mod server_actor;
+mod tool_list;
+mod tool_names;
+mod tool_result;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tokio_util::task::TaskTracker;
+
+use self::mcp_tool::McpTool;
+use self::server_actor::{McpServer, ServerContext};
+use super::process::ProcessHost;
+use super::tools::AgentTool;
+use crate::config::{McpSelection, McpServerConfig};
+use crate::i18n::{LocalizedText, TextKey};
+
+pub use server_actor::McpPacing;
+
+/// Longest wait for the end of all servers: both pauses of an ordered end, and a moment.
+const END: Duration = Duration::from_secs(6);
+
+/// The MCP servers of the configuration. One per process.
+pub struct McpServers {
+    servers: RwLock<BTreeMap<String, Arc<McpServer>>>,
+    context: ServerContext,
+}
+
+/// Tools for one turn.
+#[derive(Default)]
+pub struct McpTools {
+    /// Tools that the model may call, each with a name of its own.
+    pub tools: Vec<Arc<dyn AgentTool>>,
+    /// Servers whose tools are missing, and why; one sentence each, for the model and the log.
+    pub problems: Vec<String>,
+}
+
+/// One server, for operators and rooms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServerStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether it runs.
+    pub state: McpServerState,
+    /// Number of tools that it offers; 0 if they were never learned.
+    pub tools: usize,
+}
+
+/// State of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpServerState {
+    /// Switched off in the configuration.
+    Disabled,
+    /// Nobody needs it now.
+    NotStarted,
+    /// It is about to run.
+    Starting,
+    /// It runs.
+    Running,
+    /// It failed, for this reason, and is started again when it is needed after a pause.
+    Failed(String),
+}
+
+impl McpServers {
+    /// The servers of a configuration. Starts none of them. `home` is the state folder.
+    pub fn new(
+        config: &BTreeMap<String, McpServerConfig>,
+        host: Arc<ProcessHost>,
+        home: PathBuf,
+    ) -> Arc<Self> {
+        Self::with_pacing(config, host, home, McpPacing::default())
+    }
+
+    /// Like [`new`](Self::new), with other times.
+    pub fn with_pacing(
+        config: &BTreeMap<String, McpServerConfig>,
+        host: Arc<ProcessHost>,
+        home: PathBuf,
+        pacing: McpPacing,
+    ) -> Arc<Self> {
+        let context = ServerContext { host, home, pacing, tasks: TaskTracker::new() };
+        let servers = Self { servers: RwLock::default(), context };
+        servers.replace(config);
+        Arc::new(servers)
+    }
+
+    /// Takes another configuration, after a reload. Servers that did not change go on; the others are ended, and calls
+    /// that run on them fail.
+    pub fn replace(&self, config: &BTreeMap<String, McpServerConfig>) {
+        let mut servers = self.servers.write();
+        let next = config.iter().map(|(name, config)| {
+            let before = servers.get(name);
+            let server = match before {
+                Some(before) if before.config == *config => before.clone(),
+                Some(_) | None => {
+                    let before = before.map(Arc::as_ref);
+                    McpServer::new(name.clone(), config.clone(), self.context.clone(), before)
+                }
+            };
+            (name.clone(), server)
+        });
+        let next: BTreeMap<_, _> = next.collect();
+        for (name, before) in servers.iter() {
+            if !next.get(name).is_some_and(|server| Arc::ptr_eq(server, before)) {
+                before.stop();
+            }
+        }
+        *servers = next;
+    }
+
+    /// Tools of these servers, in a stable order. Starts the servers that do not run, all at once, and waits for each at
+    /// most for its `connect_timeout`. May be dropped at any time: a start goes on for the next turn.
+    pub async fn tools_for(&self, servers: &[String]) -> McpTools {
+        let mut tools = McpTools::default();
+        let mut named = Vec::new();
+        for name in servers {
+            match self.servers.read().get(name) {
+                Some(server) if named.iter().any(|other| Arc::ptr_eq(other, server)) => {}
+                Some(server) => named.push(server.clone()),
+                None => tools.problems.push(format!("There is no MCP server `{name}` in the configuration.")),
+            }
+        }
+        let lists = named.into_iter().map(async |server| {
+            let list = match server.connection().await {
+                Ok(connection) => Ok(connection.tools(&server.config).await),
+                Err(why) => Err(why),
+            };
+            (server, list)
+        });
+        let mut found = Vec::new();
+        for (server, list) in join_all(lists).await {
+            match list {
+                Ok(list) => {
+                    let left_out = list.left_out.iter();
+                    tools
+                        .problems
+                        .extend(left_out.map(|why| format!("MCP server `{}`: {why}.", server.name)));
+                    found.extend(list.tools.iter().map(|tool| (server.clone(), tool.clone())));
+                }
+                Err(why) => {
+                    tools
+                        .problems
+                        .push(format!("The MCP server `{}` {why}. Its tools are missing.", server.name));
+                }
+            }
+        }
+        let names = tool_names::model_names(
+            found.iter().map(|(server, tool)| (server.name.as_str(), tool.name.as_str())),
+        );
+        let made = found.into_iter().zip(names);
+        tools.tools = made
+            .map(|((server, tool), name)| Arc::new(McpTool::new(server, tool, name)) as Arc<dyn AgentTool>)
+            .collect();
+        tools
+    }
+
+    /// Names of the enabled servers that an agent uses.
+    pub fn selected(&self, selection: &McpSelection) -> Vec<String> {
+        let servers = self.servers.read();
+        let used =
+            servers.values().filter(|server| server.config.enabled && selection.includes(&server.name));
+        used.map(|server| server.name.clone()).collect()
+    }
+
+    /// Names of the servers that [`replace`](Self::replace) would add, change or remove.
+    pub fn changes(&self, config: &BTreeMap<String, McpServerConfig>) -> Vec<String> {
+        let servers = self.servers.read();
+        let names: BTreeSet<_> = servers.keys().chain(config.keys()).collect();
+        let differs = |name: &&String| servers.get(*name).map(|server| &server.config) != config.get(*name);
+        names.into_iter().filter(differs).cloned().collect()
+    }
+
+    /// Lines about these servers for a room: how many run, and each that failed. A room is not told why: that is the
+    /// operator's business. Empty if none of them was ever started.
+    pub fn state_lines(&self, servers: &[String]) -> Vec<LocalizedText> {
+        let used: Vec<_> =
+            self.status().into_iter().filter(|status| servers.contains(&status.name)).collect();
+        let running: Vec<_> = used.iter().filter(|status| status.state == McpServerState::Running).collect();
+        let failed = used.iter().filter(|status| matches!(status.state, McpServerState::Failed(_)));
+        let failed = failed.map(|status| TextKey::StatusMcpFailed.with("server", status.name.as_str()));
+        let tools: usize = running.iter().map(|status| status.tools).sum();
+        let count = TextKey::StatusMcp
+            .with("running", running.len())
+            .with("servers", used.len())
+            .with("tools", tools);
+        let is_silent =
+            used.iter().all(|status| status.tools == 0 && status.state == McpServerState::NotStarted);
+        if is_silent { Vec::new() } else { std::iter::once(count).chain(failed).collect() }
+    }
+
+    /// The state of every server, by name. Must not wait.
+    pub fn status(&self) -> Vec<McpServerStatus> {
+        self.servers.read().values().map(|server| server.status()).collect()
+    }
+
+    /// Ends every server in order, and waits for that. Nothing can be started afterwards.
+    pub async fn end(&self) {
+        self.servers.read().values().for_each(|server| server.stop());
+        self.context.tasks.close();
+        if tokio::time::timeout(END, self.context.tasks.wait()).await.is_err() {
+            tracing::warn!("not every MCP server ended in time");
+        }
+    }
+}
+
+impl McpServerState {
+    /// The state in a few words for operators.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Disabled => "switched off".to_owned(),
+            Self::NotStarted => "not started".to_owned(),
+            Self::Starting => "starts".to_owned(),
+            Self::Running => "runs".to_owned(),
+            Self::Failed(reason) => format!("failed: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The HTTP client under a streamable-HTTP server.
+//!
+//! rmcp reads an answer into memory whole, of any size, and puts the body of an error into its words. This client reads at
+//! most [`BODY_BYTES`] of each answer, keeps bodies and addresses out of errors, and leaves the rest to rmcp.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, Stream, StreamExt as _, TryStreamExt as _};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+use super::guarded_transport::LINE_BYTES;
+use crate::config::{BaseUrl, McpServerConfig, Secret, UpstreamTimeouts};
+use crate::openai::client;
+
+/// Most bytes of one answer: as much as a process may send in one line.
+const BODY_BYTES: usize = LINE_BYTES;
+
+/// Bytes of an error's body that are read to find the server's own words.
+const ERROR_BYTES: usize = 64 * 1024;
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const SESSION: &str = "mcp-session-id";
+
+/// Makes the transport to a server. The error is a reason for people.
+pub(super) fn connect(
+    url: &BaseUrl,
+    headers: &std::collections::BTreeMap<String, Secret>,
+    config: &McpServerConfig,
+) -> Result<StreamableHttpClientTransport<BoundedClient>, String> {
+    let mut custom = HashMap::new();
+    for (name, value) in headers {
+        let wrong = || format!("the header `{name}` cannot be sent");
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        custom.insert(header, value);
+    }
+    let timeouts = UpstreamTimeouts {
+        connect: config.connect_timeout,
+        first_byte: config.timeout,
+        idle: config.timeout,
+        keepalive_idle: config.timeout,
+    };
+    // A header may be a key: then it goes in the clear only to a private address.
+    let client = client::build(url, headers.values().next(), false, &timeouts)
+        .map_err(|_| "no HTTP client could be made".to_owned())?;
+    let mut settings = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    settings.custom_headers = custom;
+    settings.max_sse_event_size = BODY_BYTES;
+    Ok(StreamableHttpClientTransport::with_client(BoundedClient(client), settings))
+}
+
+/// A client whose answers are bounded.
+#[derive(Clone)]
+pub(super) struct BoundedClient(Client);
+
+/// Error of a request.
+type HttpError = StreamableHttpError<reqwest::Error>;
+
+impl StreamableHttpClient for BoundedClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let mut headers: HeaderMap = custom_headers.into_iter().collect();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        let has_session = session_id.is_some();
+        if let Some(session) = session_id.and_then(|session| HeaderValue::from_str(&session).ok()) {
+            headers.insert(SESSION, session);
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        let body = serde_json::to_vec(&message)?;
+        let response =
+            self.0.post(uri.as_ref()).headers(headers).body(body).send().await.map_err(without_url)?;
+        let is_request = matches!(message, JsonRpcMessage::Request(_));
+        let kind = media_type(&response);
+        match response.status() {
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            StatusCode::NOT_FOUND if has_session => Err(StreamableHttpError::SessionExpired),
+            status if !status.is_success() => refused(response, kind).await,
+            _ => {
+                let session = response.headers().get(SESSION);
+                let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
+                match kind {
+                    MediaType::Events => Ok(StreamableHttpPostResponse::Sse(events(response), session)),
+                    MediaType::Json => {
+                        let body = read_body(response, BODY_BYTES).await?;
+                        match serde_json::from_slice(&body) {
+                            Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
+                            // Nothing is expected in answer to a notification.
+                            Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
+                            Err(_) => Err(unexpected("its answer is no message of the protocol")),
+                        }
+                    }
+                    MediaType::Other if !is_request => Ok(StreamableHttpPostResponse::Accepted),
+                    MediaType::Other => Err(unexpected("its answer is neither JSON nor a stream of events")),
+                }
+            }
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), HttpError> {
+        let deleted = self.0.delete_session(uri, session_id, auth_header, custom_headers).await;
+        deleted.map_err(quiet)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
+        // The library bounds each event of this stream.
+        let opened = self.0.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            custom_headers,
+            BODY_BYTES,
+        );
+        opened.await.map_err(quiet)
+    }
+}
+
+/// The kind of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MediaType {
+    Json,
+    Events,
+    Other,
+}
+
+fn media_type(response: &Response) -> MediaType {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    if kind.starts_with(JSON) {
+        MediaType::Json
+    } else if kind.starts_with(EVENTS) {
+        MediaType::Events
+    } else {
+        MediaType::Other
+    }
+}
+
+/// An answer with an error status: the server's own error if it is a message of the protocol, otherwise the status.
+async fn refused(response: Response, kind: MediaType) -> Result<StreamableHttpPostResponse, HttpError> {
+    let status = response.status();
+    let is_access = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if kind == MediaType::Json && !is_access && status != StatusCode::TOO_MANY_REQUESTS {
+        let body = read_body(response, ERROR_BYTES).await?;
+        if let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
+        {
+            return Ok(StreamableHttpPostResponse::Json(message, None));
+        }
+    }
+    let words = match status {
+        StatusCode::UNAUTHORIZED => "it wants another key (status 401)".to_owned(),
+        StatusCode::FORBIDDEN => "it forbids this to our key (status 403)".to_owned(),
+        status if status.is_redirection() => {
+            format!("it sends us elsewhere (status {}), where Talaria does not follow", status.as_u16())
+        }
+        status => format!("it answers with status {}", status.as_u16()),
+    };
+    Err(unexpected(words))
+}
+
+fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+    SseStream::from_bytes_stream(Box::pin(bounded(response, BODY_BYTES))).boxed()
+}
+
+async fn read_body(response: Response, limit: usize) -> Result<Vec<u8>, HttpError> {
+    let parts = bounded(response, limit).try_fold(Vec::new(), async |mut body: Vec<u8>, part| {
+        body.extend_from_slice(&part);
+        Ok(body)
+    });
+    Ok(parts.await?)
+}
+
+/// The body, with an error in place of everything beyond the limit.
+fn bounded(response: Response, limit: usize) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    // `None` once it has failed: nothing may follow an error.
+    response.bytes_stream().scan(Some(limit), |left, part| {
+        let taken = left.take().map(|before| match part {
+            Ok(part) if part.len() <= before => {
+                *left = Some(before - part.len());
+                Ok(part)
+            }
+            Ok(_) => Err(io::Error::other("its answer is too long")),
+            Err(error) => Err(io::Error::other(error.without_url())),
+        });
+        futures_util::future::ready(taken)
+    })
+}
+
+fn unexpected(words: impl Into<Cow<'static, str>>) -> HttpError {
+    StreamableHttpError::UnexpectedServerResponse(words.into())
+}
+
+fn without_url(error: reqwest::Error) -> HttpError {
+    StreamableHttpError::Client(error.without_url())
+}
+
+/// An error of the library, without an address.
+fn quiet(error: HttpError) -> HttpError {
+    match error {
+        StreamableHttpError::Client(error) => without_url(error),
+        other => other,
+    }
+}

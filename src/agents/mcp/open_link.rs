@@ -1,0 +1,254 @@
+//! Opens a connection to a server: starts its process or dials its address, and shakes hands.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientResult, Implementation, ProtocolVersion, ServerRequest,
+};
+use rmcp::service::{ClientInitializeError, RequestContext, RunningService, Service};
+use rmcp::transport::Transport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::{ClientLifecycleMode, ErrorData, RoleClient, serve_client_with_lifecycle};
+use talaria_platform::CancellationToken;
+
+use super::connection::{Connection, RequestFailure, cannot_reach};
+use super::guarded_transport::{BoundedReader, GuardedTransport, LinkState};
+use super::secret_mask::SecretMask;
+use super::{http_client, tool_names};
+use crate::agents::process::environment::process_environment;
+use crate::agents::process::{EndPatience, ManagedProcess, ProcessHost, ProcessSpec, StdinMode};
+use crate::config::{McpServerConfig, McpTransport, Secret};
+use crate::util::one_line;
+
+/// Characters of standard error that a reason quotes.
+const STDERR: usize = 400;
+
+/// Characters of a library's words about a failed handshake.
+const HANDSHAKE: usize = 300;
+
+/// Time for the exit status of a process whose output has ended.
+const EXIT: Duration = Duration::from_millis(500);
+
+/// Time for the library to close its side. An HTTP server is told that the session is over.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// An open connection with everything that must end with it.
+pub(super) struct OpenLink {
+    pub connection: Arc<Connection>,
+    service: RunningService<RoleClient, RefusingClient>,
+    process: Option<ManagedProcess>,
+}
+
+/// Process and handshake of a server that did not come up. The process may still run.
+pub(super) struct FailedLink {
+    /// One line that says why.
+    pub reason: String,
+    process: Option<ManagedProcess>,
+}
+
+impl FailedLink {
+    fn without_process(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), process: None }
+    }
+
+    /// Ends what is left.
+    pub(super) async fn end(self) {
+        if let Some(process) = self.process {
+            process.end().await;
+        }
+    }
+}
+
+/// Starts or dials the server called `name`, within its time limit and until `stop`. `home` is the state folder.
+pub(super) async fn open(
+    name: &str,
+    config: &McpServerConfig,
+    host: &ProcessHost,
+    home: &Path,
+    mask: &SecretMask,
+    stop: &CancellationToken,
+) -> Result<OpenLink, FailedLink> {
+    let link = Arc::<LinkState>::default();
+    match &config.transport {
+        McpTransport::Http { url, headers } => {
+            let transport =
+                http_client::connect(url, headers, config).map_err(FailedLink::without_process)?;
+            let shaken =
+                shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config, stop).await;
+            let (service, connection) =
+                shaken.map_err(|reason| FailedLink::without_process(mask.hide(&reason)))?;
+            Ok(OpenLink { connection, service, process: None })
+        }
+        McpTransport::Stdio { command, args, env, cwd } => {
+            let folder = cwd.clone().unwrap_or_else(|| home.join("mcp").join(tool_names::reduce(name)));
+            let spec = process_spec(command, args, env, &folder);
+            let mut process = start(host, spec, cwd.is_none()).map_err(FailedLink::without_process)?;
+            let (Some(stdin), Some(stdout)) = (process.take_stdin(), process.take_stdout()) else {
+                return Err(FailedLink::without_process("its process has no input or no output"));
+            };
+            let transport = AsyncRwTransport::new(BoundedReader::new(stdout, link.clone()), stdin);
+            match shake_hands(GuardedTransport::new(transport, link.clone()), &link, false, config, stop)
+                .await
+            {
+                Ok((service, connection)) => Ok(OpenLink { connection, service, process: Some(process) }),
+                Err(why) => {
+                    let reason = mask.hide(&with_process(&why, &process, link.is_gone()).await);
+                    Err(FailedLink { reason, process: Some(process) })
+                }
+            }
+        }
+    }
+}
+
+impl OpenLink {
+    /// Waits until the connection is gone. Returns the reason.
+    pub(super) async fn died(&self, mask: &SecretMask) -> String {
+        let link = self.connection.link();
+        match &self.process {
+            Some(process) => {
+                tokio::select! {
+                    () = link.gone() => {}
+                    _ = process.exited() => {}
+                }
+                let why = link.reason().unwrap_or("it ended").to_owned();
+                mask.hide(&with_process(&why, process, link.reason().is_none()).await)
+            }
+            None => {
+                link.gone().await;
+                mask.hide(link.reason().unwrap_or("it closed the connection"))
+            }
+        }
+    }
+
+    /// Ends the connection and the process in order.
+    pub(super) async fn end(mut self) {
+        self.connection.link().break_off("it was ended");
+        // The process first: the library waits for answers that a hanging server never takes.
+        if let Some(process) = &self.process {
+            process.end().await;
+        }
+        let _ = self.service.close_with_timeout(CLOSE).await;
+    }
+}
+
+fn process_spec(
+    command: &str,
+    args: &[String],
+    env: &BTreeMap<String, Secret>,
+    folder: &Path,
+) -> ProcessSpec {
+    let mut variables = process_environment(&[]);
+    variables.extend(env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose()))));
+    ProcessSpec {
+        program: OsString::from(command),
+        args: args.iter().map(OsString::from).collect(),
+        env: variables,
+        cwd: folder.to_owned(),
+        stdin: StdinMode::Piped,
+        patience: EndPatience::default(),
+    }
+}
+
+fn start(host: &ProcessHost, spec: ProcessSpec, make_folder: bool) -> Result<ManagedProcess, String> {
+    if make_folder {
+        let folder: &PathBuf = &spec.cwd;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("its folder cannot be made: {}", error.kind()))?;
+    }
+    host.spawn(spec).map_err(|error| format!("its process cannot be started: {error}"))
+}
+
+/// Initializes the connection and learns the tools, within the time limit of the configuration.
+async fn shake_hands<T: Transport<RoleClient> + 'static>(
+    transport: T,
+    link: &Arc<LinkState>,
+    over_http: bool,
+    config: &McpServerConfig,
+    stop: &CancellationToken,
+) -> Result<(RunningService<RoleClient, RefusingClient>, Arc<Connection>), String> {
+    let shaking = async {
+        let served =
+            serve_client_with_lifecycle(RefusingClient, transport, ClientLifecycleMode::Initialize).await;
+        let service = served.map_err(|error| match link.reason() {
+            Some(reason) => reason.to_owned(),
+            None => match error {
+                ClientInitializeError::TransportError { error, .. } => cannot_reach(&*error.error),
+                other => format!("the handshake failed: {}", one_line(&other.to_string(), HANDSHAKE)),
+            },
+        })?;
+        let peer = service.peer().clone();
+        let connection =
+            Connection::open(peer, link.clone(), over_http, config).await.map_err(|failure| {
+                let words = match failure {
+                    RequestFailure::Failed(words) => words,
+                    RequestFailure::Gone => link.reason().unwrap_or("closed the connection").to_owned(),
+                    RequestFailure::Stopped => "was stopped".to_owned(),
+                };
+                format!("its tools cannot be listed: it {words}")
+            })?;
+        Ok((service, Arc::new(connection)))
+    };
+    tokio::select! {
+        shaken = shaking => shaken,
+        () = stop.cancelled() => Err("it was ended".to_owned()),
+        () = tokio::time::sleep(config.connect_timeout) => {
+            Err(format!("it was not ready within {} seconds", config.connect_timeout.as_secs_f32()))
+        }
+    }
+}
+
+/// The reason together with what the process itself says. `ends`: whether the process is about to end by itself.
+async fn with_process(why: &str, process: &ManagedProcess, ends: bool) -> String {
+    let exit = match ends {
+        true => tokio::time::timeout(EXIT, process.exited()).await.ok().and_then(|exit| exit.code),
+        false => None,
+    };
+    let exit = exit.map(|code| format!(" (exit status {code})")).unwrap_or_default();
+    let said = process.stderr_tail();
+    // The end is where a failure is explained.
+    let said = said.trim();
+    let start = said.char_indices().rev().nth(STDERR).map_or(0, |(at, _)| at);
+    match one_line(said.get(start..).unwrap_or_default(), STDERR) {
+        said if said.is_empty() => format!("{why}{exit}"),
+        said => format!("{why}{exit}; it said: {said}"),
+    }
+}
+
+/// Our side of the protocol: it offers nothing, so every request of a server but a ping is refused.
+struct RefusingClient;
+
+impl Service<RoleClient> for RefusingClient {
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        match request {
+            ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
+            _ => Err(ErrorData::new(
+                rmcp::model::ErrorCode::METHOD_NOT_FOUND,
+                "this client offers neither sampling nor elicitation nor roots",
+                None,
+            )),
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        _notification: rmcp::model::ServerNotification,
+        _context: rmcp::service::NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let me = Implementation::new("talaria", env!("CARGO_PKG_VERSION"));
+        // The newest version has no handshake, and few servers know it.
+        ClientConfig::new(ClientCapabilities::default(), me)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
