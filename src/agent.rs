@@ -10,6 +10,7 @@ mod info;
 mod model_params;
 mod note_scope;
 mod registry;
+mod review;
 mod transcript;
 mod turn;
 
@@ -27,6 +28,7 @@ pub use info::{AgentInfo, AgentKind, FallbackInfo, RewindSupport};
 pub use model_params::ModelParams;
 pub use note_scope::NoteScope;
 pub use registry::{AgentInfos, AgentRegistry, AgentTable, NamedAgent};
+pub use review::{LearningTools, ReviewRequest, ReviewResult};
 pub use transcript::{close_transcript, legal_history};
 pub use turn::{
     AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,
@@ -103,6 +105,12 @@ pub trait Agent: Send + Sync {
     /// Lines about parts of the agent, such as servers whose tools it has, for `/status`. Must not wait.
     fn state_lines(&self) -> Vec<LocalizedText> {
         Vec::new()
+    }
+
+    /// Looks over a conversation in the background and keeps what is worth keeping, with the tools that
+    /// [`AgentInfo::learns`] names. Called only for an agent that has some; dropped at a deadline.
+    fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
+        Box::pin(async { Ok(ReviewResult::default()) })
     }
 
     /// Finds out whether the agent would answer now. Called before a turn is risked on an agent that was away, and by

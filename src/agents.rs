@@ -12,7 +12,9 @@ pub mod mcp;
 pub mod model;
 pub mod process;
 pub mod proxy;
+mod services;
 pub mod skills;
 pub mod tools;
 
-pub use build::{BuiltAgents, build};
+pub use build::{AgentBuildError, BuiltAgents, build};
+pub use services::AgentServices;

@@ -34,7 +34,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::agents::mcp::McpServers;
+use crate::agents::AgentServices;
 use crate::config::{AgentsConfig, Config, ConfigError, ConfigSources};
 use crate::delivery::DeliveryAccount;
 use crate::rules::LiveRules;
@@ -106,7 +106,7 @@ pub struct RunningGateway {
     /// The database was empty at the start although the state folder had been used before.
     pub lost_database: bool,
     /// MCP servers of agents; `None` only in tests.
-    pub mcp: Option<Arc<McpServers>>,
+    pub services: Option<Arc<AgentServices>>,
 }
 
 /// The running agent server, as commands see it.

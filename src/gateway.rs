@@ -21,10 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
-use crate::agents;
-use crate::agents::mcp::McpServers;
-use crate::agents::process::{self, ProcessHost};
 use crate::agents::skills::SkillLibrary;
+use crate::agents::{self, AgentServices, process};
 use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources, StepsSetting};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
@@ -87,7 +85,7 @@ pub struct Gateway {
     /// Whether the process continues when platforms have nothing more to read.
     stays: bool,
     /// MCP servers of agents, ended when no turn needs them any more. `None` only in tests.
-    mcp: Option<Arc<McpServers>>,
+    services: Option<Arc<AgentServices>>,
 }
 
 /// Components of a gateway.
@@ -126,12 +124,11 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
     }
     let (live, without_input) = (LiveRules::new(rules), platforms.without_input);
     let (pipe, screen) = (platforms.pipe, platforms.screen);
-    let host = Arc::new(ProcessHost::new(home.path()));
-    let mcp = McpServers::new(&config.mcp_servers, host, home.path().to_owned());
+    let services = Arc::new(AgentServices::new(config, store.clone()));
     let parts = GatewayParts {
         store: store.clone(),
         agents: AgentRegistry::new(
-            agents::build(&config.agents, &live, None).context("no HTTP client could be made")?,
+            agents::build(&config.agents, &live, &services, None).context("an agent cannot be built")?,
         ),
         platforms: platforms.accounts,
         settings: settings(config),
@@ -141,7 +138,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
             reactions: config.display.reactions,
         },
         live: live.clone(),
-        skills: Some(SkillLibrary::new(config.home.join("skills"))),
+        skills: Some(services.skills.clone()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -154,7 +151,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
         let bound = bind::bind(config, platforms.serve, &mut std::io::stderr()).await?;
         let mut gateway = Gateway::start(parts).await?;
-        gateway.mcp = Some(mcp);
+        gateway.services = Some(services);
         if let Some(BoundServer { settings, listener, stays }) = bound {
             let address =
                 gateway.serve(settings, listener).context("the agent server did not start")?.address;
@@ -236,7 +233,7 @@ impl Gateway {
             skills: parts.skills,
             serving: None,
             stays: false,
-            mcp: None,
+            services: None,
         };
         gateway.start_outboxes();
         parts.store.write(|tx| tx.prune_audit()).await?;
@@ -287,7 +284,7 @@ impl Gateway {
             }),
             without_input: Vec::new(),
             lost_database: false,
-            mcp: self.mcp.clone(),
+            services: self.services.clone(),
         }
     }
 
@@ -387,8 +384,8 @@ impl Gateway {
             }
             tokio::join!(self.turns.drain(), self.commands.drain());
             let tools = async {
-                if let Some(mcp) = &self.mcp {
-                    mcp.end().await;
+                if let Some(services) = &self.services {
+                    services.mcp.end().await;
                 }
             };
             let answers = async {

@@ -43,6 +43,7 @@ mod readers;
 mod recover;
 mod retry;
 mod retry_policy;
+mod review;
 mod run;
 mod session_ends;
 mod session_queue;
@@ -68,6 +69,7 @@ use crate::agent::{
     AgentError, AgentInfo, AgentRegistry, AgentTable, NamedAgent, PreparedTurn, RewindSupport, SharedAgent,
     TurnEnd,
 };
+use crate::config::ReviewConfig;
 use crate::delivery::{Delivery, DeliveryAccount};
 use crate::i18n::LocalizedText;
 use crate::ids::{AgentName, AskId, SessionId, TurnId};
@@ -82,6 +84,7 @@ pub use asks::{AnswerResult, AskReply, PER_TURN};
 pub use input_budget::{BudgetPayer, InputBudget, InputLimits, InputPermit};
 use readers::TurnLogs;
 pub use readers::{TooLate, TurnWatch};
+use review::DueReview;
 use session_queue::{RunningTurn, SessionQueue};
 pub(crate) use source::{may_keep_fallback, may_talk_to, permitted};
 
@@ -128,6 +131,10 @@ pub struct Turns {
     ends_wait: AtomicBool,
     /// Lets one long answer at a time be stored or read: that takes several times its size in memory.
     long_ends: Semaphore,
+    /// Reviews that start when their session has nothing to do.
+    due_reviews: Mutex<Vec<DueReview>>,
+    /// Lets one review run at a time: nobody waits for it.
+    reviews: Semaphore,
 }
 
 /// The operator's settings for turns.
@@ -153,6 +160,8 @@ pub struct TurnSettings {
     pub stop_grace: Duration,
     /// Time that people have to answer an ask.
     pub ask_for: Duration,
+    /// When conversations are reviewed, and by which agent.
+    pub review: ReviewConfig,
 }
 
 impl Turns {
@@ -198,6 +207,8 @@ impl Turns {
             telling_ends: tokio::sync::Mutex::default(),
             ends_wait: AtomicBool::new(false),
             long_ends: Semaphore::new(1),
+            due_reviews: Mutex::default(),
+            reviews: Semaphore::new(1),
         })
     }
 

@@ -1,5 +1,6 @@
 //! An agent's description of itself.
 
+use super::LearningTools;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
 
@@ -16,6 +17,8 @@ pub struct AgentInfo {
     /// `false` for an agent that never makes such requests: a request made for the agent that was configured before it
     /// must not run here.
     pub resume: bool,
+    /// The tools with which the agent keeps what it learns.
+    pub learns: LearningTools,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,
     /// Models that a person may choose among for a session, the usual one first; empty for an agent without a choice.

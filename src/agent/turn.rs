@@ -57,6 +57,36 @@ pub struct AgentTurn {
     pub scratch: AgentScratch,
 }
 
+impl AgentTurn {
+    /// A turn without a prompt, a history and everything else that not every turn has.
+    pub fn new(id: TurnId, agent: AgentName, session: SessionId) -> Self {
+        Self {
+            id,
+            agent,
+            session,
+            upstream: None,
+            context: String::new(),
+            fallback_context: String::new(),
+            history: Vec::new(),
+            prompt: String::new(),
+            parts: Vec::new(),
+            images: Vec::new(),
+            files: Vec::new(),
+            key: String::new(),
+            origin: TurnOrigin::default(),
+            attempt: AttemptKind::First,
+            params: ModelParams::default(),
+            memory: None,
+            notes: None,
+            model: None,
+            tokens_left: None,
+            hops: 0,
+            without_fallback: false,
+            scratch: AgentScratch::default(),
+        }
+    }
+}
+
 /// A part of an app's prompt, in the form of the chat-completions protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::fallback::FallbackAgent;
 use super::guide::GuideAgent;
-use super::model::ModelAgent;
+use super::model::{AgentTools, ModelAgent};
 use super::proxy::ProxyAgent;
+use super::services::AgentServices;
 use crate::agent::{AgentTable, NamedAgent, SharedAgent};
 use crate::config::{AgentSettings, AgentsConfig};
 use crate::ids::AgentName;
@@ -21,19 +22,36 @@ pub struct BuiltAgents<'a> {
     pub table: &'a AgentTable,
 }
 
+/// Why an agent cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentBuildError {
+    /// No HTTP client can be made.
+    #[error("no HTTP client could be made for an agent")]
+    Client(#[from] reqwest::Error),
+    /// The workspace cannot be made or opened.
+    #[error("the workspace of the agent `{agent}` cannot be used: {error}")]
+    Workspace {
+        /// The agent.
+        agent: AgentName,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+}
+
 /// Builds the agents of `config`. An agent whose configuration has not changed since it was built is taken over from
-/// `before`, with its connections and its knowledge of its server. The only error is that no HTTP client can be made.
+/// `before`, with its connections and its knowledge of its server.
 pub fn build(
     config: &AgentsConfig,
     live: &Arc<LiveRules>,
+    services: &AgentServices,
     before: Option<BuiltAgents<'_>>,
-) -> Result<AgentTable, reqwest::Error> {
+) -> Result<AgentTable, AgentBuildError> {
     let mut agents: BTreeMap<AgentName, SharedAgent> = BTreeMap::new();
     for (name, settings) in &config.entries {
         let kept = before.and_then(|before| before.unchanged(name, config));
         let agent = match kept {
             Some(agent) => agent,
-            None => build_one(settings)?,
+            None => build_one(name, settings, services)?,
         };
         agents.insert(name.clone(), agent);
     }
@@ -55,11 +73,17 @@ pub fn build(
     Ok(agents.into_iter().fold(table, |table, (name, agent)| table.with(name, agent)))
 }
 
-fn build_one(settings: &AgentSettings) -> Result<SharedAgent, reqwest::Error> {
+fn build_one(
+    name: &AgentName,
+    settings: &AgentSettings,
+    services: &AgentServices,
+) -> Result<SharedAgent, AgentBuildError> {
     Ok(match settings {
         AgentSettings::Proxy(config) => Arc::new(ProxyAgent::new(config.clone())?),
         AgentSettings::Model(config) => {
-            Arc::new(ModelAgent::new(config.clone(), super::model::ToolSet::default())?)
+            let tools = AgentTools::new(config, services)
+                .map_err(|error| AgentBuildError::Workspace { agent: name.clone(), error })?;
+            Arc::new(ModelAgent::new(config.clone(), tools)?)
         }
     })
 }

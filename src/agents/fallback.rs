@@ -320,6 +320,7 @@ mod tests {
                 name: "fails".into(),
                 rewind: RewindSupport::Possible,
                 resume: false,
+                learns: Default::default(),
                 fallback: None,
                 models: Vec::new(),
             }

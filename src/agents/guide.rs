@@ -48,6 +48,7 @@ impl Agent for GuideAgent {
             name: TextKey::AgentGuide.into(),
             rewind: RewindSupport::Possible,
             resume: false,
+            learns: Default::default(),
             fallback: None,
             models: Vec::new(),
         }

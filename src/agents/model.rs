@@ -1,15 +1,16 @@
 //! The agent of kind `model`: a model behind a server that speaks the chat-completions protocol, and the tools that it
 //! may call. History and notes come from our store.
 
+mod agent_tools;
 mod completion;
 mod context_window;
 mod loop_output;
+mod review;
 mod run_calls;
 mod tool_calls;
 mod tool_set;
 mod turn_loop;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::AUTHORIZATION;
@@ -17,13 +18,14 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn,
-    RewindSupport, TurnEnd,
+    ReviewRequest, ReviewResult, RewindSupport, TurnEnd,
 };
 use crate::config::ModelConfig;
-use crate::i18n::TextKey;
+use crate::i18n::{LocalizedText, TextKey};
 use crate::openai::{client, error, wire};
-pub use tool_set::ToolSet;
-use turn_loop::TurnLoop;
+pub use agent_tools::AgentTools;
+use agent_tools::TurnTools;
+use turn_loop::{LoopLimits, TurnLoop};
 
 /// Name of the server in error texts.
 const WHO: TextKey = TextKey::WhoModel;
@@ -35,15 +37,21 @@ const REACHABLE: Duration = Duration::from_secs(5);
 pub struct ModelAgent {
     config: ModelConfig,
     client: reqwest::Client,
-    tools: Arc<ToolSet>,
+    tools: AgentTools,
 }
 
 impl ModelAgent {
     /// A client for the configured model server. Nothing is sent yet.
-    pub fn new(config: ModelConfig, tools: ToolSet) -> Result<Self, reqwest::Error> {
+    pub fn new(config: ModelConfig, tools: AgentTools) -> Result<Self, reqwest::Error> {
         let client =
             client::build(&config.url, config.key.as_ref(), config.allow_cleartext, &config.timeouts)?;
-        Ok(Self { config, client, tools: Arc::new(tools) })
+        Ok(Self { config, client, tools })
+    }
+
+    /// The limits of a turn.
+    fn limits(&self) -> LoopLimits {
+        let ModelConfig { max_iterations, turn_timeout, context_tokens, .. } = &self.config;
+        LoopLimits { rounds: *max_iterations, time: *turn_timeout, window: *context_tokens }
     }
 
     /// The model for a turn: the one that a person chose, if the agent still has it.
@@ -61,21 +69,25 @@ impl Agent for ModelAgent {
             name,
             rewind: RewindSupport::Possible,
             resume: false,
+            learns: self.tools.learning(),
             fallback: None,
-            models: Vec::new(),
+            models: self.config.models.clone(),
         }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
-        let request = {
+        Box::pin(async move {
+            let mut context = vec![turn.context.clone()];
+            context.extend(self.tools.prompt_sections(turn.notes.as_ref()).await);
+            context.retain(|section| !section.trim().is_empty());
             let question = wire::CompletionRequest {
+                context: &context.join("\n\n"),
                 params: Some(&turn.params),
                 with_tools: !self.tools.is_empty(),
                 ..turn.into()
             };
-            wire::chat_request(self.model_for(turn), &question, true)
-        };
-        Box::pin(async move { Ok(PreparedTurn::new(turn, request)) })
+            Ok(PreparedTurn::new(turn, wire::chat_request(self.model_for(turn), &question, true)))
+        })
     }
 
     fn run_turn<'a>(
@@ -86,15 +98,29 @@ impl Agent for ModelAgent {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
-            let tools = self.tools.clone();
             // The bytes are sent as they are where nothing can be called.
-            if tools.is_empty() {
+            if self.tools.is_empty() {
                 return Ok(self.complete(prepared.request, out, &stop).await?.end);
             }
-            let turn_loop = TurnLoop::new(self, turn, &prepared.request, tools, out, &stop)?;
+            let TurnTools { tools, problems } = tokio::select! {
+                tools = self.tools.for_turn() => tools,
+                () = stop.cancelled() => return Ok(TurnEnd::Stopped),
+            };
+            let mut turn_loop =
+                TurnLoop::new(self, turn, &prepared.request, tools, self.limits(), out, &stop)?;
+            turn_loop.tell_problems(&problems);
             drop(prepared);
-            turn_loop.run().await
+            // Boxed: its state is larger than that of a plain answer, which most turns are.
+            Box::pin(turn_loop.run()).await
         })
+    }
+
+    fn state_lines(&self) -> Vec<LocalizedText> {
+        self.tools.state_lines()
+    }
+
+    fn review(&self, request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
+        Box::pin(self.run_review(request))
     }
 
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {

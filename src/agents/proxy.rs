@@ -216,7 +216,15 @@ impl Agent for ProxyAgent {
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,
         };
         let name = TextKey::AgentRemote.into();
-        AgentInfo { kind: AgentKind::Proxy, name, rewind, resume: true, fallback: None, models: Vec::new() }
+        AgentInfo {
+            kind: AgentKind::Proxy,
+            name,
+            rewind,
+            resume: true,
+            learns: Default::default(),
+            fallback: None,
+            models: Vec::new(),
+        }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

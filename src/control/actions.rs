@@ -18,7 +18,7 @@ use super::routes::{HandlerResult, RawRequest, read};
 use super::{ControlState, RunningGateway};
 use crate::access::{AccessAction, Actor, PlaceKind};
 use crate::agent::AgentTable;
-use crate::agents;
+use crate::agents::{self, AgentServices};
 use crate::config::{AgentsConfig, Config, Secret, env};
 use crate::hub::pairing::{self, PairingApproval};
 use crate::ids::{AgentName, RUN, SessionId, TurnId};
@@ -251,7 +251,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     let ids = running.accounts.iter().map(|account| account.id());
     let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
     let mut reloaded = reload::compare(&running.config, &agents, &live.now(), &next, &config);
-    if let Some(mcp) = &running.mcp {
+    if let Some(AgentServices { mcp, .. }) = running.services.as_deref() {
         reloaded
             .now
             .extend(mcp.changes(&config.mcp_servers).into_iter().map(|name| format!("mcp_servers.{name}")));
@@ -259,7 +259,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     let changed = reload::changed_agents(&agents, &config.agents);
     let table = match *agents == config.agents {
         true => None,
-        false => Some(rebuild(running, live, &agents, &config.agents)?),
+        false => Some(rebuild(&control, running, live, &agents, &config)?),
     };
     let key = new_key(&control, running, &config).await?;
     let done = ["reload", "replace server.key"].into_iter().take(1 + usize::from(key.is_some()));
@@ -284,7 +284,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     config.secrets().iter().for_each(logging::hide);
     // The rules come first: an agent that is new must not talk to anybody before its list holds.
     live.replace(Rules::clone(&next));
-    if let Some(mcp) = &running.mcp {
+    if let Some(AgentServices { mcp, .. }) = running.services.as_deref() {
         mcp.replace(&config.mcp_servers);
     }
     if let Some(table) = table {
@@ -318,18 +318,23 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
 
 /// Builds the agents of a new configuration; those that are configured as before are taken over.
 fn rebuild(
+    control: &ControlState,
     running: &RunningGateway,
     live: &Arc<LiveRules>,
     old: &AgentsConfig,
-    new: &AgentsConfig,
+    new: &Config,
 ) -> Result<AgentTable, CommandError> {
     let table = running.turns.agents();
     let before = agents::BuiltAgents { config: old, table: &table };
-    agents::build(new, live, Some(before)).map_err(|error| {
-        tracing::error!(error = %error.without_url(), "no HTTP client could be made for an agent");
+    let services = match &running.services {
+        Some(services) => services.clone(),
+        None => Arc::new(AgentServices::new(new, control.store.clone())),
+    };
+    agents::build(&new.agents, live, &services, Some(before)).map_err(|error| {
+        tracing::error!(%error, "an agent could not be built");
         CommandError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "no HTTP client could be made for an agent, so nothing was changed",
+            format!("{error}, so nothing was changed"),
             "look at the log; a restart may help",
         )
     })

@@ -169,7 +169,7 @@ async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<Gatew
         agent: rules.words.say(&running.turns.agent().answering()),
         stand_in: health.stand_in.clone(),
         agents,
-        mcp_servers: running.mcp.as_ref().map(|mcp| mcp.status()).unwrap_or_default(),
+        mcp_servers: running.services.as_ref().map(|services| services.mcp.status()).unwrap_or_default(),
         health,
         platforms,
         server: running.served.as_ref().map(|served| ServerStatus {

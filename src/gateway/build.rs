@@ -24,5 +24,6 @@ pub(super) fn settings(config: &Config) -> TurnSettings {
         turn_bytes: TURN_BYTES,
         stop_grace: STOP_GRACE,
         ask_for: ASK_FOR,
+        review: config.review.clone(),
     }
 }

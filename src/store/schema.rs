@@ -351,6 +351,9 @@ CREATE TABLE agent_notes (
     text TEXT NOT NULL, at INTEGER NOT NULL
 );
 CREATE INDEX agent_notes_scope ON agent_notes (scope, id);
+-- Turns and rounds of tool calls of a session since its last reviews.
+ALTER TABLE sessions ADD COLUMN review_turns INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN review_rounds INTEGER NOT NULL DEFAULT 0;
 -- The model that a person chose for a session. NULL: the usual one of its agent.
 ALTER TABLE sessions ADD COLUMN chosen_model TEXT;
 -- Tokens of the last 24 hours, for budgets. Apart from the turns, which go with their session.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use talaria_platform::{AnswerRemark, BodyKind, MessageBody, ShowMode};
 
+use super::review::DueReview;
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
 use super::{Turns, answer_files, fallback_notices, token_budget};
@@ -29,6 +30,8 @@ struct EndConditions {
     asked: Option<AgentName>,
     /// Messages that the agent recorded during the turn.
     recorded: u32,
+    /// Rounds of tool calls in the turn.
+    tool_rounds: u32,
     /// Whether the author of the turn may use `/retry`: where not, it is not offered.
     may_retry: bool,
 }
@@ -120,7 +123,8 @@ impl Turns {
         };
         let mark = conditions.permitted.then(|| mark(&finish.outcome)).flatten();
         let finish = Arc::new(finish);
-        self.keep_end(turn.clone(), finish.clone(), again).await?;
+        let due = self.keep_end(turn.clone(), finish.clone(), again, conditions.tool_rounds).await?;
+        self.due_reviews.lock().extend(due);
         self.surface(&turn.source).ended(&finish.outcome);
         if let Some(mark) = mark {
             self.mark(&turn.source, mark);
@@ -143,6 +147,7 @@ impl Turns {
                     anchored,
                     asked,
                     recorded: tx.recorded_answers(&row.id)?,
+                    tool_rounds: tx.recorded_rounds(&row.id)?,
                     may_retry,
                 })
             });
@@ -164,11 +169,13 @@ impl Turns {
         turn: Arc<TurnRow>,
         finish: Arc<FinishedTurn>,
         again: bool,
-    ) -> store::Result<()> {
+        tool_rounds: u32,
+    ) -> store::Result<Option<DueReview>> {
         loop {
             let (row, end, now) = (turn.clone(), finish.clone(), unix_now());
             let NamedAgent { name: own, agent } = self.agent_of(&turn);
-            let rewind = agent.about().rewind;
+            let about = agent.about();
+            let (rewind, thresholds) = (about.rewind, self.review_thresholds());
             let stays = finish.said.is_some();
             let whole = is_whole(&finish.outcome);
             let max = source::max_text(&self.delivery, &turn.source);
@@ -176,9 +183,17 @@ impl Turns {
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
                 token_budget::tell_crossed_marks(tx, &row, end.usage, &rules, max)?;
+                let mut due = None;
                 if let Some(asked) = tx.request_agent(&row.id)? {
                     if stays {
                         tx.agent_answered(&row.session, &asked)?;
+                        let learns = about.taking(&own, &asked).map(|asked| asked.learns).unwrap_or_default();
+                        let reasons = match learns.any() {
+                            true => tx.count_for_review(&row.session, learns, tool_rounds, thresholds)?,
+                            false => learns,
+                        };
+                        let (turn, asked) = (row.clone(), asked.clone());
+                        due = reasons.any().then_some(DueReview { turn, asked, about: reasons });
                     }
                     // Only with a whole answer: an agent that was asked again may have failed again.
                     if whole && asked == own && tx.fallback_ends(&row.session)? {
@@ -191,10 +206,11 @@ impl Turns {
                 match row.source.room() {
                     Some(question) if again => {
                         let late = now + REQUEST.as_secs() as i64;
-                        tx.show_again(&row.id, question, end.parts.first(), late)
+                        tx.show_again(&row.id, question, end.parts.first(), late)?;
                     }
-                    Some(_) | None => Ok(()),
+                    Some(_) | None => {}
                 }
+                Ok(due)
             });
             match written.await {
                 Err(StoreError::Closed) => return Err(StoreError::Closed),

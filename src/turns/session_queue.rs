@@ -120,6 +120,7 @@ impl Turns {
         }
         self.ended.notify_waiters();
         self.end_waiting_sessions();
+        self.start_due_reviews();
     }
 
     /// Puts a turn that the store failed back to the head of its queue. It goes on from its stored state, as after a

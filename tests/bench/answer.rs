@@ -131,6 +131,7 @@ impl Agent for Talker {
             name: "talker".into(),
             rewind: RewindSupport::Possible,
             resume: false,
+            learns: Default::default(),
             fallback: None,
             models: Vec::new(),
         }

@@ -144,6 +144,7 @@ pub async fn gateway(
             turn_bytes: 16 << 20,
             stop_grace: Duration::from_secs(1),
             ask_for: Duration::from_secs(300),
+            review: talaria::config::ReviewConfig::default(),
         },
         display: DisplaySettings { steps: true, edits: EDITS, reactions: false },
         live: LiveRules::new(Rules {

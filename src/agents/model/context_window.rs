@@ -33,6 +33,13 @@ impl RequestMessages {
         Self { system, history: messages, turn: prompt.into_iter().collect() }
     }
 
+    /// Adds a paragraph to the system message.
+    pub fn add_to_system(&mut self, text: &str) {
+        let before = self.system.as_ref().and_then(|system| system["content"].as_str());
+        let content = before.map_or_else(|| text.to_owned(), |before| format!("{before}\n\n{text}"));
+        self.system = Some(json!({ "role": "system", "content": content }));
+    }
+
     /// Adds a message of the model or of a tool.
     pub fn push(&mut self, message: Value) {
         self.turn.push(message);

@@ -19,8 +19,8 @@ use super::run_calls::{CallRunner, CallsEnd, CheckedCall};
 use super::tool_calls::RequestedCall;
 use super::tool_set::ToolSet;
 use crate::agent::{
-    AgentError, AgentErrorKind, AgentOutput, AgentTurn, MessageRole, SessionMessage, ToolActivity, TurnEnd,
-    TurnEvent,
+    AgentError, AgentErrorKind, AgentOutput, AgentTurn, MessageRole, SessionMessage, Step, StepState,
+    ToolActivity, TurnEnd, TurnEvent,
 };
 use crate::i18n::TextKey;
 use crate::openai::error::is_too_long;
@@ -37,11 +37,23 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 const LAST_ROUND: &str = "You have reached the limit of this task, so no tool can be called any more. Answer now with \
                           what you have found out, and say what is still undone.";
 
+/// Limits of one turn's loop.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopLimits {
+    /// Most rounds of tool calls.
+    pub rounds: u32,
+    /// Time limit, without the time that people take to answer.
+    pub time: Duration,
+    /// Tokens that fit into the model's window, if that is known.
+    pub window: Option<u64>,
+}
+
 /// One turn of an agent with tools.
 pub struct TurnLoop<'a> {
     agent: &'a ModelAgent,
     turn: &'a AgentTurn,
     tools: Arc<ToolSet>,
+    limits: LoopLimits,
     out: LoopOutput<'a>,
     stop: &'a CancellationToken,
     /// The prepared request without its messages.
@@ -66,6 +78,7 @@ impl<'a> TurnLoop<'a> {
         turn: &'a AgentTurn,
         request: &[u8],
         tools: Arc<ToolSet>,
+        limits: LoopLimits,
         out: &'a dyn AgentOutput,
         stop: &'a CancellationToken,
     ) -> Result<Self, AgentError> {
@@ -79,6 +92,7 @@ impl<'a> TurnLoop<'a> {
             turn,
             tool_bytes: tools.listed().iter().map(|tool| tool.to_string().len()).sum(),
             tools,
+            limits,
             out: LoopOutput::new(out),
             stop,
             request,
@@ -88,6 +102,17 @@ impl<'a> TurnLoop<'a> {
             recorded: false,
             told_of_window,
         })
+    }
+
+    /// Tells the model, and everybody who sees steps, why some tools are missing.
+    pub fn tell_problems(&mut self, problems: &[String]) {
+        for (number, problem) in problems.iter().enumerate() {
+            self.messages.add_to_system(problem);
+            for state in [StepState::Running, StepState::Failed] {
+                let (id, title) = (format!("0.{number}"), "mcp".to_owned());
+                self.out.emit(TurnEvent::Step(Step { id, title, detail: Some(problem.clone()), state }));
+            }
+        }
     }
 
     /// Runs the turn to its end.
@@ -111,7 +136,7 @@ impl<'a> TurnLoop<'a> {
                 tools: &self.tools,
                 out: &self.out,
                 stop: self.stop,
-                time_left: self.agent.config.turn_timeout.saturating_sub(self.out.elapsed()),
+                time_left: self.limits.time.saturating_sub(self.out.elapsed()),
             };
             match runner.run(&calls).await? {
                 CallsEnd::Results(results) => {
@@ -125,9 +150,8 @@ impl<'a> TurnLoop<'a> {
 
     /// Whether a limit is reached, so that the model gets one last chance to answer.
     fn is_last_round(&self) -> bool {
-        let config = &self.agent.config;
         let spent = self.turn.tokens_left.is_some_and(|left| self.round > 0 && self.out.tokens() >= left);
-        spent || self.round >= config.max_iterations || self.out.elapsed() >= config.turn_timeout
+        spent || self.round >= self.limits.rounds || self.out.elapsed() >= self.limits.time
     }
 
     /// Asks the model once. A request that broke before anything of it was shown is sent again; one that is too long for
@@ -136,7 +160,7 @@ impl<'a> TurnLoop<'a> {
         let mut backoff = Backoff::between(PAUSES.0, PAUSES.1);
         let mut tries = 0;
         loop {
-            if let Some(window) = self.agent.config.context_tokens
+            if let Some(window) = self.limits.window
                 && self.messages.fit(window, self.tool_bytes)
             {
                 self.tell_of_window();

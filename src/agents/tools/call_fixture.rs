@@ -6,9 +6,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::{AgentTool, ToolCall, ToolFailure};
 use crate::agent::{
-    AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason, ModelParams, TurnEvent,
-    TurnOrigin,
-};
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent, };
 use crate::ids::{AgentName, SessionId, TurnId};
 
 /// Gives every ask the same answer, and keeps the asks.
@@ -35,34 +33,15 @@ impl AgentOutput for ScriptedPerson {
         let choice = self.choice.clone();
         Box::pin(async move { choice })
     }
+
+    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A turn of this session.
 pub(crate) fn turn_in(session: &str) -> AgentTurn {
-    AgentTurn {
-        id: TurnId("0".into()),
-        agent: AgentName::local(),
-        session: SessionId(session.into()),
-        upstream: None,
-        context: String::new(),
-        fallback_context: String::new(),
-        history: Vec::new(),
-        prompt: "hi".into(),
-        parts: Vec::new(),
-        images: Vec::new(),
-        files: Vec::new(),
-        key: "k".into(),
-        origin: TurnOrigin::default(),
-        attempt: AttemptKind::First,
-        params: ModelParams::default(),
-        memory: None,
-        notes: None,
-        model: None,
-        tokens_left: None,
-        hops: 0,
-        without_fallback: false,
-        scratch: AgentScratch::default(),
-    }
+    AgentTurn::new(TurnId("0".into()), AgentName::local(), SessionId(session.into()))
 }
 
 /// Calls a tool in a session, with this person there.

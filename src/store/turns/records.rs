@@ -45,6 +45,14 @@ impl Tx<'_> {
         Ok(query.query_row([&turn.0], |row| row.get(0))?)
     }
 
+    /// Number of recorded messages that called tools.
+    pub fn recorded_rounds(&self, turn: &TurnId) -> Result<u32> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FROM turn_records WHERE turn = ?1 AND role = 'assistant' AND tools IS NOT NULL",
+        )?;
+        Ok(query.query_row([&turn.0], |row| row.get(0))?)
+    }
+
     /// Moves the recorded messages of a turn to its session. Without any, the text of the turn is its only message.
     pub(super) fn keep_transcript(&self, turn: &TurnRow, finish: &FinishedTurn) -> Result<()> {
         let (records, text_end) = self.turn_records(&turn.id)?;

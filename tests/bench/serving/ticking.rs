@@ -111,6 +111,7 @@ impl Agent for Ticker {
             name: "ticker".into(),
             rewind: RewindSupport::Possible,
             resume: false,
+            learns: Default::default(),
             fallback: None,
             models: Vec::new(),
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use talaria::access::GrantScope;
-use talaria::agent::{AgentOutput, Ask, AskChoice, DenyReason, TurnEvent};
+use talaria::agent::{AgentError, AgentOutput, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent};
 use talaria::agents::process::count_children;
 use talaria::agents::process::sandbox::SandboxState;
 use talaria::agents::tools::terminal::{TerminalParts, TerminalTool};
@@ -42,6 +42,10 @@ impl AgentOutput for Person {
         self.asked.lock().push(ask);
         let answer = self.answer.clone();
         Box::pin(async { answer })
+    }
+
+    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async { Ok(()) })
     }
 }
 

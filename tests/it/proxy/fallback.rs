@@ -10,6 +10,7 @@ use talaria::rules::{LiveRules, Rules};
 
 use crate::support::binary::{Process, Talaria};
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::relay::services;
 use crate::support::upstream::{Answer, DONE, Gate, Nobody, Request, Upstream, delta, finish};
 
 const AWAY: &str = "The agent is away. Until it is back, model small is asked instead.";
@@ -245,7 +246,7 @@ fn proxy(upstream: &Upstream) -> SharedAgent {
 /// The default agent of a configuration.
 fn built(config: &AgentsConfig) -> SharedAgent {
     let live = LiveRules::new(Rules::default());
-    talaria::agents::build(config, &live, None).unwrap().default_agent().clone()
+    talaria::agents::build(config, &live, &services(), None).unwrap().default_agent().clone()
 }
 
 /// The real proxy agent with the real model agent as its fallback.

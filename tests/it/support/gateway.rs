@@ -70,6 +70,8 @@ pub struct Setup {
     pub rules: AccountRules,
     /// Texts of rooms.
     pub words: TextCatalog,
+    /// When conversations are reviewed.
+    pub review: talaria::config::ReviewConfig,
     /// Budgets of tokens.
     pub budget: BudgetConfig,
     /// Models of the agent that people may choose, the usual one first.
@@ -102,6 +104,7 @@ impl Default for Setup {
                 ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
             },
             words: TextCatalog::default(),
+            review: talaria::config::ReviewConfig::default(),
             budget: BudgetConfig::default(),
             models: &[],
         }
@@ -416,6 +419,7 @@ impl TestGateway {
                 turn_bytes: self.setup.turn_bytes,
                 stop_grace: Duration::from_secs(4),
                 ask_for: Duration::from_secs(300),
+                review: self.setup.review.clone(),
             },
             display: DisplaySettings {
                 steps: true,

@@ -9,9 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use talaria::access::GrantScope;
 use talaria::agent::{
-    AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason, ModelParams, TurnEvent,
-    TurnOrigin,
-};
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent, };
 use talaria::agents::mcp::{McpPacing, McpServerState, McpServers, McpTools};
 use talaria::agents::process::{ProcessHost, count_children};
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure};
@@ -201,28 +199,12 @@ impl AgentOutput for Person {
         let says = self.says.clone();
         Box::pin(async { says })
     }
+
+    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 fn turn() -> AgentTurn {
-    AgentTurn {
-        id: TurnId("0".into()),
-        agent: AgentName::local(),
-        session: SessionId("s".into()),
-        upstream: None,
-        context: String::new(),
-        fallback_context: String::new(),
-        history: Vec::new(),
-        prompt: "hi".into(),
-        parts: Vec::new(),
-        images: Vec::new(),
-        files: Vec::new(),
-        key: "k".into(),
-        origin: TurnOrigin::default(),
-        attempt: AttemptKind::First,
-        params: ModelParams::default(),
-        memory: None,
-        hops: 0,
-        without_fallback: false,
-        scratch: AgentScratch::default(),
-    }
+    AgentTurn::new(TurnId("0".into()), AgentName::local(), SessionId("s".into()))
 }

@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use talaria::agent::SharedAgent;
-use talaria::agents::model::{ModelAgent, ToolSet};
+use talaria::agents::AgentServices;
+use talaria::agents::model::{AgentTools, ModelAgent};
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources, ModelConfig};
+use talaria::store::Store;
 
 use super::gateway::{Setup, TestGateway};
 
@@ -30,11 +32,11 @@ pub fn proxy(url: &str, key: Option<&str>, yaml: &str) -> SharedAgent {
 
 /// The agent that talks to a model server itself.
 pub fn model(url: &str) -> SharedAgent {
-    model_with(url, ToolSet::default(), |_| {})
+    model_with(url, AgentTools::default(), |_| {})
 }
 
 /// The agent that talks to a model server itself, with these tools and a change of its configuration.
-pub fn model_with(url: &str, tools: ToolSet, change: impl FnOnce(&mut ModelConfig)) -> SharedAgent {
+pub fn model_with(url: &str, tools: AgentTools, change: impl FnOnce(&mut ModelConfig)) -> SharedAgent {
     let folder = tempfile::tempdir().unwrap();
     let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
@@ -61,4 +63,14 @@ pub async fn relay(url: &str, key: Option<&str>) -> TestGateway {
 /// A gateway that relays to `url`, with this configuration file.
 pub async fn relay_as(url: &str, key: Option<&str>, yaml: &str) -> TestGateway {
     TestGateway::with(Setup { agent: Some(proxy(url, key, yaml)), ..Setup::default() }).await
+}
+
+/// The shared parts of agents without any configuration. Their database is gone at once: these agents keep nothing.
+pub fn services() -> AgentServices {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
+    let home = folder.path().display().to_string();
+    let config = Config::load(&sources, &|name| (name == "TALARIA_HOME").then(|| home.clone())).unwrap();
+    let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+    AgentServices::new(&config, store)
 }

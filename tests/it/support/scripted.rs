@@ -132,6 +132,7 @@ impl Scripted {
             name: name.into(),
             rewind,
             resume: resumable,
+            learns: Default::default(),
             fallback: None,
             models: Vec::new(),
         };

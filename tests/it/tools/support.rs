@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use talaria::agent::{AnswerForm, Ask, AskChoice, DenyReason, SharedAgent};
-use talaria::agents::model::ToolSet;
+use talaria::agents::model::AgentTools;
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure, ToolSpec};
 use talaria::config::ModelConfig;
 use talaria::i18n::LocalizedText;
@@ -116,7 +116,7 @@ pub fn model_agent(
     change: impl FnOnce(&mut ModelConfig),
 ) -> SharedAgent {
     let tools = tools.iter().map(|tool| Arc::new((*tool).clone()) as Arc<dyn AgentTool>);
-    model_with(&upstream.url(), ToolSet::new(tools), change)
+    model_with(&upstream.url(), AgentTools::only(tools), change)
 }
 
 /// An answer that says something and calls these tools, each with an id, a name and arguments as JSON.

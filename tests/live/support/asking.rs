@@ -96,6 +96,7 @@ impl Agent for Asker {
             name: TextKey::AgentRemote.into(),
             rewind: RewindSupport::Possible,
             resume: false,
+            learns: Default::default(),
             fallback: None,
             models: Vec::new(),
         }

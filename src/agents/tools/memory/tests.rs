@@ -1,8 +1,6 @@
 use super::*;
 use crate::agent::{
-    AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason, ModelParams, TurnEvent,
-    TurnOrigin,
-};
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent, };
 use crate::ids::{AgentName, SessionId, TurnId};
 
 /// An output that nothing is expected of.
@@ -16,33 +14,14 @@ impl AgentOutput for NoOutput {
     fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
         Box::pin(async { AskChoice::Deny(DenyReason::Person) })
     }
+
+    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 fn turn(notes: Option<NoteScope>) -> AgentTurn {
-    AgentTurn {
-        id: TurnId("0".into()),
-        agent: AgentName::local(),
-        session: SessionId("s".into()),
-        upstream: None,
-        context: String::new(),
-        fallback_context: String::new(),
-        history: Vec::new(),
-        prompt: "hi".into(),
-        parts: Vec::new(),
-        images: Vec::new(),
-        files: Vec::new(),
-        key: "k".into(),
-        origin: TurnOrigin::default(),
-        attempt: AttemptKind::First,
-        params: ModelParams::default(),
-        memory: None,
-        notes,
-        model: None,
-        tokens_left: None,
-        hops: 0,
-        without_fallback: false,
-        scratch: AgentScratch::default(),
-    }
+    AgentTurn { notes, ..AgentTurn::new(TurnId("0".into()), AgentName::local(), SessionId("s".into())) }
 }
 
 fn person(person: &str) -> NoteScope {

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use talaria::agent::{
-    AgentError, AgentErrorKind, AgentOutput, Ask, Step, StepState, TokenUsage, TurnEnd, TurnEvent,
-};
+use talaria::agent::{SessionMessage, AgentError, AgentErrorKind, AgentOutput, Ask, Step, StepState, TokenUsage, TurnEnd, TurnEvent,};
 use talaria::i18n::LocalizedText;
 use talaria_platform::CancellationToken;
 use tokio::sync::{Notify, watch};

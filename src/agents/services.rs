@@ -1,0 +1,44 @@
+//! Parts of the process that its agents share, beside the configuration of each.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::mcp::McpServers;
+use super::process::ProcessHost;
+use super::skills::SkillLibrary;
+use crate::config::{Config, TerminalConfig};
+use crate::store::Store;
+
+/// Everything that agents with tools need of the process. One per process.
+pub struct AgentServices {
+    /// The database, for notes.
+    pub store: Store,
+    /// Starts processes.
+    pub host: Arc<ProcessHost>,
+    /// Servers whose tools agents may call.
+    pub mcp: Arc<McpServers>,
+    /// The skills, shared with the chat command and the server.
+    pub skills: Arc<SkillLibrary>,
+    /// Settings of every terminal.
+    pub terminal: TerminalConfig,
+    /// Files and folders of ours that no command may see.
+    pub hidden: Vec<PathBuf>,
+}
+
+impl AgentServices {
+    /// The parts for a configuration. Starts nothing.
+    pub fn new(config: &Config, store: Store) -> Self {
+        let host = Arc::new(ProcessHost::new(&config.home));
+        let mcp = McpServers::new(&config.mcp_servers, host.clone(), config.home.clone());
+        let ours = [Some(&config.home), config.file.as_ref()].into_iter().flatten();
+        let hidden = ours.chain(&config.secret_files).cloned().collect();
+        Self {
+            store,
+            host,
+            mcp,
+            skills: SkillLibrary::new(config.skills_dir.clone()),
+            terminal: config.terminal.clone(),
+            hidden,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Starts the background review of a conversation when its counters say so.
+//!
+//! A review runs beside the conversation and never disturbs it: it works on a snapshot, one review at a time, with a
+//! deadline, and its only trace in the room is one quiet line if something was kept. A review that a process did not
+//! finish is not made up for: the next one comes after as many turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Turns, source};
+use crate::agent::{AgentTurn, LearningTools, NamedAgent, ReviewRequest, ReviewResult};
+use crate::i18n::TextKey;
+use crate::ids::AgentName;
+use crate::store::{self, ReviewThresholds, TokenPayer, TurnRow};
+
+/// Time limit of a review.
+const DEADLINE: Duration = Duration::from_secs(5 * 60);
+
+/// A review that is due after a turn.
+pub(super) struct DueReview {
+    /// The turn, whose end is stored.
+    pub turn: Arc<TurnRow>,
+    /// The agent that answered it.
+    pub asked: AgentName,
+    /// The reasons for the review.
+    pub about: LearningTools,
+}
+
+impl Turns {
+    /// The operator's thresholds.
+    pub(super) fn review_thresholds(&self) -> ReviewThresholds {
+        ReviewThresholds { memory: self.settings.review.memory, skills: self.settings.review.skills }
+    }
+
+    /// Starts the reviews that are due. Called when a session has nothing to do. Does not wait.
+    pub(super) fn start_due_reviews(self: &Arc<Self>) {
+        let due = std::mem::take(&mut *self.due_reviews.lock());
+        due.into_iter().for_each(|review| self.start_review(review));
+    }
+
+    fn start_review(self: &Arc<Self>, due: DueReview) {
+        let DueReview { turn, asked, about } = due;
+        let (turns, draining) = (self.clone(), self.draining.clone());
+        self.tasks.spawn(async move {
+            let _one = turns.reviews.acquire().await;
+            let review = tokio::time::timeout(DEADLINE, turns.review(&turn, asked, about));
+            tokio::select! {
+                () = draining.cancelled() => {}
+                ended = review => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::error!(%error, "a review could not reach the store"),
+                    Err(_) => tracing::warn!("a review took too long and was ended"),
+                },
+            }
+        });
+    }
+
+    async fn review(&self, turn: &TurnRow, asked: AgentName, about: LearningTools) -> store::Result<()> {
+        let name = self.settings.review.agent.clone().unwrap_or(asked);
+        let agents = self.agents();
+        let Some(agent) = agents.get(&name).cloned() else {
+            tracing::info!(agent = %name, "a conversation is not reviewed, because its agent is not there");
+            return Ok(());
+        };
+        let NamedAgent { name, agent } = NamedAgent { name, agent };
+        // Another agent may lack what the review is about.
+        let has = agent.about().learns;
+        let about = LearningTools { memory: about.memory && has.memory, skills: about.skills && has.skills };
+        if !about.any() {
+            return Ok(());
+        }
+        let (session, settings) = (turn.session.clone(), &self.settings);
+        let (messages, bytes) = (settings.history_messages, settings.history_bytes);
+        let messages = self.store.read(move |tx| tx.history(&session, messages, bytes)).await?;
+        let mut described = AgentTurn::new(turn.id.clone(), name.clone(), turn.session.clone());
+        source::describe(&turn.source, &mut described);
+        let request = ReviewRequest {
+            turn: turn.id.clone(),
+            agent: name.clone(),
+            session: turn.session.clone(),
+            notes: described.notes,
+            messages,
+            about,
+        };
+        match agent.review(request).await {
+            Ok(result) => self.keep_review(turn, &name, result).await,
+            Err(error) => {
+                tracing::warn!(%error, "a review failed");
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts the tokens of a review, and tells the room in one line what was kept.
+    async fn keep_review(
+        &self,
+        turn: &TurnRow,
+        agent: &AgentName,
+        result: ReviewResult,
+    ) -> store::Result<()> {
+        tracing::info!(changed = ?result.changed, "a conversation was reviewed");
+        let (payer, agent, source) = (TokenPayer::of(&turn.source), agent.clone(), turn.source.clone());
+        let max = source::max_text(&self.delivery, &turn.source);
+        let (key, words) = (turn.id.send_key("review"), self.live.now().words.clone());
+        let said = match result.changed {
+            LearningTools { memory: false, skills: false } => None,
+            LearningTools { memory: true, skills: false } => Some(TextKey::ReviewedMemory),
+            LearningTools { memory: false, skills: true } => Some(TextKey::ReviewedSkills),
+            LearningTools { memory: true, skills: true } => Some(TextKey::ReviewedBoth),
+        };
+        self.store
+            .write(move |tx| {
+                tx.add_token_use(&payer, &agent, result.usage)?;
+                match (said, source::notice(&source, key.clone(), max)) {
+                    (Some(said), Some(notice)) => notice.tell(tx, &words, &said.into()),
+                    _ => Ok(()),
+                }
+            })
+            .await?;
+        if let Some(account) = self.account_of(&turn.source) {
+            account.wake();
+        }
+        Ok(())
+    }
+}
