@@ -13,6 +13,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/process", "the operator, and the model whose command did not start"),
+    ("src/agents/tools", "the model, about its tools"),
     ("src/cli", "the operator at the shell"),
     ("src/config/", "the operator who writes the configuration"),
     ("src/control", "the operator at the shell"),

@@ -16,7 +16,7 @@ use talaria::config::TerminalConfig;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::Notify;
 
-use super::{Gate, PATIENCE, STUBBORN, host, sandbox};
+use super::{Gate, PATIENCE, STUBBORN, host, nobody_is_left, sandbox};
 use crate::proxy::ending::turn;
 
 /// Answers every ask in the same way.
@@ -234,7 +234,7 @@ async fn a_dropped_call_ends_the_command() {
         }
         gate.is_held().await;
         gate.is_gone().await;
-        assert_eq!(count_children(folder.path()), 0);
+        nobody_is_left(folder.path()).await;
     }
 }
 
