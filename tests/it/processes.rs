@@ -98,7 +98,7 @@ impl Gate {
     }
 
     /// Waits until nobody holds the gate any more.
-    async fn is_gone(self) {
+    async fn all_have_gone(self) {
         tokio::time::timeout(PATIENCE, self.gone).await.expect("all processes end").unwrap();
     }
 }
@@ -127,6 +127,7 @@ fn own_folder() -> PathBuf {
 }
 
 /// The sandbox; `None`, with a reason that can be read, if this machine has none.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
 fn sandbox() -> Option<SandboxState> {
     match SandboxState::detect() {
         SandboxState::Missing => {

@@ -50,7 +50,7 @@ async fn processes_die_with_their_owner() {
         gate.is_held().await;
         assert!(gate.is_still_held());
         owner.kill();
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         nobody_is_left(folder.path()).await;
     }
 }
@@ -83,7 +83,7 @@ async fn a_sweep_ends_what_a_killed_run_left_and_nothing_else() {
     living.is_held().await;
     foreign.is_held().await;
     assert!(sweep(folder.path()) > 0);
-    orphans.is_gone().await;
+    orphans.all_have_gone().await;
     assert!(living.is_still_held() && foreign.is_still_held());
     assert_eq!(sweep(folder.path()), 0);
 }
@@ -116,7 +116,7 @@ async fn a_gateway_sweeps_when_it_starts() {
         panic!("it ended without a word about them");
     };
     tokio::time::timeout(PATIENCE, told).await.expect("it tells of the sweep");
-    orphans.is_gone().await;
+    orphans.all_have_gone().await;
     nobody_is_left(&state).await;
 }
 

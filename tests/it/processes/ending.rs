@@ -73,7 +73,7 @@ async fn whatever_a_process_leaves_behind_ends_with_it() {
     let process = host(folder.path()).spawn(script(folder.path(), StdinMode::Piped, &text)).unwrap();
     gate.is_held().await;
     assert_eq!(process.exited().await.code, Some(5));
-    gate.is_gone().await;
+    gate.all_have_gone().await;
     assert_eq!(count_children(folder.path()), 0);
 }
 
@@ -85,7 +85,7 @@ async fn a_stubborn_process_is_killed_with_its_children() {
     let process = host(folder.path()).spawn(script(folder.path(), StdinMode::Piped, &text)).unwrap();
     gate.is_held().await;
     assert_eq!(process.end().await.code, Some(128 + 9));
-    gate.is_gone().await;
+    gate.all_have_gone().await;
     assert_eq!(count_children(folder.path()), 0);
 }
 
@@ -101,7 +101,7 @@ async fn a_dropped_process_ends() {
         // Whoever holds its streams does not keep it alive.
         let _streams = (process.take_stdin(), process.take_stdout());
         drop(process);
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         nobody_is_left(folder.path()).await;
     }
 }
@@ -118,7 +118,7 @@ async fn a_writer_that_waits_for_a_process_that_never_reads_is_freed_when_it_end
     process.end().await;
     let written = tokio::time::timeout(PATIENCE, writing).await.expect("it is woken").unwrap();
     assert_eq!(written.map_err(|error| error.kind()), Err(std::io::ErrorKind::BrokenPipe));
-    gate.is_gone().await;
+    gate.all_have_gone().await;
 }
 
 #[tokio::test]
@@ -173,6 +173,6 @@ async fn a_process_whose_shim_is_killed_ends_too() {
     let shim = gate.is_held().await.parse().ok().and_then(Pid::from_raw).unwrap();
     kill_process(shim, Signal::KILL).unwrap();
     assert_eq!(process.exited().await.code, None);
-    gate.is_gone().await;
+    gate.all_have_gone().await;
     assert_eq!(count_children(folder.path()), 0);
 }

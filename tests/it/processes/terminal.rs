@@ -191,7 +191,7 @@ async fn a_command_that_hangs_ends_at_its_limit_and_its_output_is_told() {
         assert_eq!(words, "begun\n[not finished after 1 s: the command was ended]");
         assert!(began.elapsed() < Duration::from_secs(10));
         gate.is_held().await;
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         assert_eq!(count_children(folder.path()), 0);
     }
 }
@@ -212,7 +212,7 @@ async fn a_stop_ends_the_command() {
         let ended = call(&tool, &arguments, &Person::allows(), &stop, &progress).await;
         assert_eq!(ended, Err(ToolFailure::Stopped));
         gate.is_held().await;
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         assert_eq!(count_children(folder.path()), 0);
     }
 }
@@ -233,7 +233,7 @@ async fn a_dropped_call_ends_the_command() {
             () = begun.notified() => {}
         }
         gate.is_held().await;
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         nobody_is_left(folder.path()).await;
     }
 }
