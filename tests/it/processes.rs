@@ -18,11 +18,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use talaria::agents::process::sandbox::SandboxState;
-use talaria::agents::process::{EndPatience, ProcessHost, ProcessSpec, StdinMode};
+use talaria::agents::process::{EndPatience, ProcessHost, ProcessSpec, StdinMode, count_children};
 use tokio::sync::oneshot;
 
 /// Longest wait for anything, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often we look whether processes have ended.
+const LOOK: Duration = Duration::from_millis(3);
 
 /// Tells a test in a process of its own where its files are.
 const FOLDER: &str = "TALARIA_TEST_FOLDER";
@@ -95,9 +98,20 @@ impl Gate {
     }
 
     /// Waits until nobody holds the gate any more.
-    async fn is_gone(self) {
+    async fn all_have_gone(self) {
         tokio::time::timeout(PATIENCE, self.gone).await.expect("all processes end").unwrap();
     }
+}
+
+/// Waits until no process of this state folder is left. A shim ends a moment after its command, and nobody is told of
+/// one whose owner is gone.
+async fn nobody_is_left(state_folder: &Path) {
+    let gone = async {
+        while count_children(state_folder) > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.expect("all processes end");
 }
 
 /// A test of this file as a process of its own.
@@ -113,6 +127,7 @@ fn own_folder() -> PathBuf {
 }
 
 /// The sandbox; `None`, with a reason that can be read, if this machine has none.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
 fn sandbox() -> Option<SandboxState> {
     match SandboxState::detect() {
         SandboxState::Missing => {

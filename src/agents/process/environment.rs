@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use crate::config::env;
 
@@ -76,6 +77,13 @@ pub fn is_secret(name: &str) -> bool {
     env::table().any(|var| var.secret && var.name == name)
 }
 
+/// Files with secrets of ours that variables name, such as `API_SERVER_KEY_FILE`.
+pub fn secret_files(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let secrets = env::table().filter(|var| var.secret);
+    let files = secrets.filter_map(|var| lookup(&format!("{}{FILE_FORM}", var.name)));
+    files.filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+}
+
 fn is_basic(name: &str) -> bool {
     PASSED.contains(&name) || PASSED_FAMILIES.iter().any(|family| name.starts_with(family))
 }
@@ -129,6 +137,17 @@ mod tests {
             assert!(passed.is_empty(), "{passed:?}");
             assert_eq!(dropped, [secret, &file]);
         }
+    }
+
+    #[test]
+    fn files_of_secrets_are_found_by_their_variables() {
+        let lookup = |name: &str| match name {
+            "API_SERVER_KEY_FILE" => Some("/secrets/key".into()),
+            "GATEWAY_PROXY_KEY_FILE" => Some(OsString::new()),
+            "GATEWAY_PROXY_URL_FILE" => Some("/not/a/secret".into()),
+            _ => None,
+        };
+        assert_eq!(secret_files(lookup), [PathBuf::from("/secrets/key")]);
     }
 
     #[test]

@@ -108,15 +108,20 @@ impl SandboxState {
     }
 }
 
+/// Sockets of other programs, and folders of them, that variables of ours name: they may lie outside of `/run`. To be
+/// hidden, because whoever reaches such a socket has the rights of its program.
+pub fn socket_paths(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let named = ["XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"].into_iter().filter_map(lookup);
+    named.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
+}
+
 fn wrap(program: &Path, mut spec: ProcessSpec, policy: &SandboxPolicy) -> ProcessSpec {
     let mut args = base_arguments(policy.network);
     let mut add = |words: &[&OsStr]| args.extend(words.iter().map(OsString::from));
     let workspace = resolved(&policy.workspace);
     add(&["--bind".as_ref(), workspace.as_ref(), workspace.as_ref()]);
-    let mut hidden = policy.hidden.clone();
-    hidden.extend(socket_folders(&spec));
     // After everything else, so that nothing uncovers them again.
-    for path in hidden_paths::outermost(&hidden) {
+    for path in hidden_paths::outermost(&policy.hidden) {
         match std::fs::metadata(&path) {
             Ok(found) if found.is_dir() => {
                 add(&["--tmpfs".as_ref(), path.as_ref(), "--remount-ro".as_ref(), path.as_ref()]);
@@ -155,13 +160,6 @@ fn base_arguments(network: bool) -> Vec<OsString> {
         }
     }
     args
-}
-
-/// Folders of sockets that the variables of the command name, outside of `/run`.
-fn socket_folders(spec: &ProcessSpec) -> Vec<PathBuf> {
-    let names = ["XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"];
-    let folder = |name: &str| spec.env.get(OsStr::new(name)).map(PathBuf::from);
-    names.into_iter().filter_map(folder).filter(|path| path.is_absolute()).collect()
 }
 
 /// Runs nothing within the sandbox, and says why that does not work.
@@ -249,6 +247,16 @@ mod tests {
             "ROOT/work ROOT/work --tmpfs ROOT/state --remount-ro ROOT/state \
              --ro-bind /dev/null ROOT/talaria.yaml --chdir ROOT/work -- sh -c true"
         );
+    }
+
+    #[test]
+    fn sockets_of_other_programs_are_found_by_their_variables() {
+        let lookup = |name: &str| match name {
+            "SSH_AUTH_SOCK" => Some("/home/ann/agent".into()),
+            "XDG_RUNTIME_DIR" => Some("relative".into()),
+            _ => None,
+        };
+        assert_eq!(socket_paths(lookup), [PathBuf::from("/home/ann/agent")]);
     }
 
     #[test]

@@ -18,8 +18,8 @@ use self::follow_command::{CommandEnd, follow_command};
 use super::approval::approve;
 use super::{AgentTool, RESULT_BYTES, ToolCall, ToolFailure, ToolSpec, cap_result, required_text};
 use crate::agent::{AnswerForm, Ask};
-use crate::agents::process::environment::process_environment;
-use crate::agents::process::sandbox::{SandboxPolicy, SandboxState};
+use crate::agents::process::environment::{process_environment, secret_files};
+use crate::agents::process::sandbox::{SandboxPolicy, SandboxState, socket_paths};
 use crate::agents::process::{EndPatience, ProcessExit, ProcessHost, ProcessSpec, StdinMode};
 use crate::config::{BuiltinTool, TerminalConfig};
 use crate::util::one_line;
@@ -146,11 +146,11 @@ impl TerminalTool {
             stdin: StdinMode::Null,
             patience: EndPatience { after_eof: Duration::ZERO, after_term: AFTER_TERM },
         };
-        let policy = SandboxPolicy {
-            workspace: parts.workspace.clone(),
-            hidden: parts.hidden.clone(),
-            network: parts.config.network,
-        };
+        let mut hidden = parts.hidden.clone();
+        hidden.extend(socket_paths(|name| std::env::var_os(name)));
+        hidden.extend(secret_files(|name| std::env::var_os(name)));
+        let policy =
+            SandboxPolicy { workspace: parts.workspace.clone(), hidden, network: parts.config.network };
         parts.sandbox.wrap(spec, &policy)
     }
 

@@ -1,13 +1,13 @@
 //! The owner of processes is killed: they end with it. If their shims are killed too, the next start ends them.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use talaria::agents::process::{StdinMode, count_children, sweep};
-use tokio::io::AsyncWriteExt as _;
+use talaria::agents::process::{StdinMode, sweep};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::{Gate, HOLD_GATE, STUBBORN, host, own_folder, own_process, script};
+use super::{Gate, HOLD_GATE, PATIENCE, STUBBORN, host, nobody_is_left, own_folder, own_process, script};
 
 /// Tells the owner what to do.
 const TASK: &str = "TALARIA_TEST_TASK";
@@ -50,8 +50,8 @@ async fn processes_die_with_their_owner() {
         gate.is_held().await;
         assert!(gate.is_still_held());
         owner.kill();
-        gate.is_gone().await;
-        assert_eq!(count_children(folder.path()), 0, "{task}");
+        gate.all_have_gone().await;
+        nobody_is_left(folder.path()).await;
     }
 }
 
@@ -83,7 +83,7 @@ async fn a_sweep_ends_what_a_killed_run_left_and_nothing_else() {
     living.is_held().await;
     foreign.is_held().await;
     assert!(sweep(folder.path()) > 0);
-    orphans.is_gone().await;
+    orphans.all_have_gone().await;
     assert!(living.is_still_held() && foreign.is_still_held());
     assert_eq!(sweep(folder.path()), 0);
 }
@@ -95,18 +95,29 @@ async fn a_gateway_sweeps_when_it_starts() {
     let state = make(folder.path(), "state");
     let orphans = leave_orphans(&state).await;
     // Its owner was a test, but the marker is of the state folder.
-    let ran = Command::new(env!("CARGO_BIN_EXE_talaria"))
+    let mut gateway = tokio::process::Command::new(env!("CARGO_BIN_EXE_talaria"))
+        .arg("serve")
         .env_clear()
         .env("TALARIA_HOME", &state)
         .env("API_SERVER_PORT", "0")
         .current_dir(folder.path())
         .stdin(Stdio::null())
-        .output()
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
         .unwrap();
-    let log = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(log.contains("processes that an earlier run left were ended"), "{log}");
-    orphans.is_gone().await;
-    assert_eq!(count_children(&state), 0);
+    let mut log = BufReader::new(gateway.stderr.take().unwrap()).lines();
+    let told = async {
+        while let Some(line) = log.next_line().await.unwrap() {
+            if line.contains("processes that an earlier run left were ended") {
+                return;
+            }
+        }
+        panic!("it ended without a word about them");
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("it tells of the sweep");
+    orphans.all_have_gone().await;
+    nobody_is_left(&state).await;
 }
 
 fn make(folder: &Path, name: &str) -> std::path::PathBuf {

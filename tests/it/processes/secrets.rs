@@ -36,13 +36,15 @@ const TRIES: &[&str] = &[
     "mkdir m2; mount --bind / m2; cat m2$R/key; mount -o remount,rw /; cat $R/key",
     "cd ..; cat key talaria.yaml state/talaria.db; cat ../*/key",
     "cat $R/runtime/note $XDG_RUNTIME_DIR/note; ls $XDG_RUNTIME_DIR",
+    "cat $R/named",
     "cat /run/secrets/* /dev/shm/*; ls /run",
     "nsenter -t $P -m cat $R/key; chroot /proc/$P/root cat $R/key",
     "dd if=/dev/mem bs=1 count=10; cat /dev/sd* /dev/vd* /dev/nvme* | head -c 10",
 ];
 
 /// Files with secrets, beside the workspace.
-const FILES: &[&str] = &["talaria.yaml", "key", "state/talaria.db", "state/deep/api.key", "runtime/note"];
+const FILES: &[&str] =
+    &["talaria.yaml", "key", "state/talaria.db", "state/deep/api.key", "runtime/note", "named"];
 
 fn tool(root: &Path, sandbox: SandboxState) -> TerminalTool {
     TerminalTool::new(TerminalParts {
@@ -122,6 +124,7 @@ async fn tries_to_read_every_secret() {
     let read = run(&bare, json!({ "command": "cat ../key /proc/$PPID/cmdline" })).await.unwrap();
     assert!(read.contains(SEED));
     let variables = shell("env").await;
+    assert!(!variables.contains("API_SERVER_KEY_FILE"), "{variables}");
     assert!(
         variables.contains("LISTED=listed-value") && variables.contains("OF_SKILL=skill-value"),
         "{variables}"

@@ -16,7 +16,7 @@ use talaria::config::TerminalConfig;
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::Notify;
 
-use super::{Gate, PATIENCE, STUBBORN, host, sandbox};
+use super::{Gate, PATIENCE, STUBBORN, host, nobody_is_left, sandbox};
 use crate::proxy::ending::turn;
 
 /// Answers every ask in the same way.
@@ -195,7 +195,7 @@ async fn a_command_that_hangs_ends_at_its_limit_and_its_output_is_told() {
         assert_eq!(words, "begun\n[not finished after 1 s: the command was ended]");
         assert!(began.elapsed() < Duration::from_secs(10));
         gate.is_held().await;
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         assert_eq!(count_children(folder.path()), 0);
     }
 }
@@ -216,7 +216,7 @@ async fn a_stop_ends_the_command() {
         let ended = call(&tool, &arguments, &Person::allows(), &stop, &progress).await;
         assert_eq!(ended, Err(ToolFailure::Stopped));
         gate.is_held().await;
-        gate.is_gone().await;
+        gate.all_have_gone().await;
         assert_eq!(count_children(folder.path()), 0);
     }
 }
@@ -237,8 +237,8 @@ async fn a_dropped_call_ends_the_command() {
             () = begun.notified() => {}
         }
         gate.is_held().await;
-        gate.is_gone().await;
-        assert_eq!(count_children(folder.path()), 0);
+        gate.all_have_gone().await;
+        nobody_is_left(folder.path()).await;
     }
 }
 
