@@ -226,14 +226,16 @@ impl McpServer {
                 () = self.stop.cancelled() => break,
                 () = self.wanted.notified() => {}
             }
-            let opening =
-                open_link::open(&self.name, &self.config, &self.context.host, &self.context.home, &self.mask);
-            let opened = tokio::select! {
-                opened = opening => opened,
-                // The process ends with the future.
-                () = self.stop.cancelled() => break,
-            };
-            match opened {
+            let context = &self.context;
+            let opening = open_link::open(
+                &self.name,
+                &self.config,
+                &context.host,
+                &context.home,
+                &self.mask,
+                &self.stop,
+            );
+            match opening.await {
                 Ok(link) => self.keep(link, &mut pauses).await,
                 Err(failed) if self.stop.is_cancelled() => failed.end().await,
                 Err(failed) => {
