@@ -3,7 +3,6 @@
 //! rmcp reads an answer into memory whole, of any size, and puts the body of an error into its words. This client reads at
 //! most [`BODY_BYTES`] of each answer, keeps bodies and addresses out of errors, and leaves the rest to rmcp.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
+use super::connection::first_cause;
 use super::guarded_transport::LINE_BYTES;
 use crate::config::{BaseUrl, McpServerConfig, Secret, UpstreamTimeouts};
 use crate::openai::client;
@@ -220,12 +220,14 @@ fn bounded(response: Response, limit: usize) -> impl Stream<Item = io::Result<By
     })
 }
 
-fn unexpected(words: impl Into<Cow<'static, str>>) -> HttpError {
-    StreamableHttpError::UnexpectedServerResponse(words.into())
+/// An error in our own words. rmcp's own kinds have prefixes for programmers, and hide the cause.
+fn unexpected(words: impl Into<String>) -> HttpError {
+    StreamableHttpError::Io(io::Error::other(words.into()))
 }
 
+/// The first cause of an error, without an address.
 fn without_url(error: reqwest::Error) -> HttpError {
-    StreamableHttpError::Client(error.without_url())
+    unexpected(first_cause(&error.without_url()))
 }
 
 /// An error of the library, without an address.

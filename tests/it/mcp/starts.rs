@@ -103,7 +103,7 @@ async fn a_program_or_an_address_that_is_not_there_is_named() {
     ]);
     let offered = scene.offers(&["gone", "closed"]).await;
     assert!(offered.problems[0].contains("no-such-program cannot be started"), "{:?}", offered.problems);
-    insta::assert_snapshot!(offered.problems[1], @"The MCP server `closed` does not run: it cannot be reached: Connection refused (os error 111). Its tools are missing.");
+    insta::assert_snapshot!(offered.problems[1], @"The MCP server `closed` does not run: the request failed: Connection refused (os error 111). Its tools are missing.");
     scene.ends().await;
 }
 
