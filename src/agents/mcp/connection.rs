@@ -103,8 +103,8 @@ impl Connection {
         let mut builder = ToolListBuilder::new(config);
         let mut cursor = None;
         for _ in 0..PAGES {
-            let mut request = ListToolsRequest::default();
-            request.params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let request = ListToolsRequest { params, ..ListToolsRequest::default() };
             let answer =
                 self.request(ClientRequest::ListToolsRequest(request), config.connect_timeout).await?;
             let ServerResult::ListToolsResult(page) = answer else {

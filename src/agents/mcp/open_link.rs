@@ -75,8 +75,8 @@ pub(super) async fn open(
     let link = Arc::<LinkState>::default();
     match &config.transport {
         McpTransport::Http { url, headers } => {
-            let transport =
-                http_client::connect(url, headers, config).map_err(FailedLink::without_process)?;
+            let transport = http_client::connect(url, headers, config, link.clone())
+                .map_err(FailedLink::without_process)?;
             let shaken =
                 shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config, stop).await;
             let (service, connection) =
