@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use self::mcp_tool::McpTool;
 use self::server_actor::{McpServer, ServerContext};
+use self::tool_list::ToolList;
 use super::process::ProcessHost;
 use super::tools::AgentTool;
 use crate::config::{McpSelection, McpServerConfig};
@@ -138,13 +139,7 @@ impl McpServers {
                 None => tools.problems.push(format!("There is no MCP server `{name}` in the configuration.")),
             }
         }
-        let lists = named.into_iter().map(async |server| {
-            let list = match server.connection().await {
-                Ok(connection) => Ok(connection.tools(&server.config).await),
-                Err(why) => Err(why),
-            };
-            (server, list)
-        });
+        let lists = named.into_iter().map(list_tools);
         let mut found = Vec::new();
         for (server, list) in join_all(lists).await {
             match list {
@@ -219,6 +214,15 @@ impl McpServers {
             tracing::warn!("not every MCP server ended in time");
         }
     }
+}
+
+/// The tools of one server, or why there are none.
+async fn list_tools(server: Arc<McpServer>) -> (Arc<McpServer>, Result<Arc<ToolList>, String>) {
+    let list = match server.connection().await {
+        Ok(connection) => Ok(connection.tools(&server.config).await),
+        Err(why) => Err(why),
+    };
+    (server, list)
 }
 
 impl McpServerState {

@@ -2,6 +2,7 @@
 //! its limit, and leaves no process.
 
 mod calls;
+mod hostile_http;
 mod lifecycle;
 mod scripted_server;
 mod starts;

@@ -103,8 +103,8 @@ impl Connection {
         let mut builder = ToolListBuilder::new(config);
         let mut cursor = None;
         for _ in 0..PAGES {
-            let mut request = ListToolsRequest::default();
-            request.params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let request = ListToolsRequest { params, ..ListToolsRequest::default() };
             let answer =
                 self.request(ClientRequest::ListToolsRequest(request), config.connect_timeout).await?;
             let ServerResult::ListToolsResult(page) = answer else {
@@ -192,7 +192,7 @@ impl Connection {
                 RequestFailure::Failed(words)
             }
             ServiceError::TransportSend(error) => {
-                self.link.break_off(cannot_reach(&*error.error));
+                self.link.break_off(send_failure(&*error.error));
                 RequestFailure::Gone
             }
             ServiceError::TransportClosed => RequestFailure::Gone,
@@ -227,13 +227,18 @@ impl Connection {
     }
 }
 
-/// The reason of a failed send, with its first cause: the words of the library alone say only that it failed.
-pub(super) fn cannot_reach(error: &(dyn std::error::Error + 'static)) -> String {
+/// The reason of a failed send.
+pub(super) fn send_failure(error: &(dyn std::error::Error + 'static)) -> String {
+    format!("the request failed: {}", first_cause(error))
+}
+
+/// The first cause of an error: the words of the errors above it say only that something failed.
+pub(super) fn first_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    format!("it cannot be reached: {}", one_line(&cause.to_string(), ERROR))
+    one_line(&cause.to_string(), ERROR)
 }
 
 /// A call that runs.

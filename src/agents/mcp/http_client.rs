@@ -3,7 +3,6 @@
 //! rmcp reads an answer into memory whole, of any size, and puts the body of an error into its words. This client reads at
 //! most [`BODY_BYTES`] of each answer, keeps bodies and addresses out of errors, and leaves the rest to rmcp.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -20,7 +19,8 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::guarded_transport::LINE_BYTES;
+use super::connection::first_cause;
+use super::guarded_transport::{LINE_BYTES, LinkState};
 use crate::config::{BaseUrl, McpServerConfig, Secret, UpstreamTimeouts};
 use crate::openai::client;
 
@@ -29,6 +29,9 @@ const BODY_BYTES: usize = LINE_BYTES;
 
 /// Bytes of an error's body that are read to find the server's own words.
 const ERROR_BYTES: usize = 64 * 1024;
+
+/// The reason for which an answer is not read to its end.
+const TOO_LONG: &str = "its answer is too long";
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
@@ -39,6 +42,7 @@ pub(super) fn connect(
     url: &BaseUrl,
     headers: &std::collections::BTreeMap<String, Secret>,
     config: &McpServerConfig,
+    link: Arc<LinkState>,
 ) -> Result<StreamableHttpClientTransport<BoundedClient>, String> {
     let mut custom = HashMap::new();
     for (name, value) in headers {
@@ -60,12 +64,16 @@ pub(super) fn connect(
     let mut settings = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     settings.custom_headers = custom;
     settings.max_sse_event_size = BODY_BYTES;
-    Ok(StreamableHttpClientTransport::with_client(BoundedClient(client), settings))
+    Ok(StreamableHttpClientTransport::with_client(BoundedClient { client, link }, settings))
 }
 
 /// A client whose answers are bounded.
 #[derive(Clone)]
-pub(super) struct BoundedClient(Client);
+pub(super) struct BoundedClient {
+    client: Client,
+    /// Broken off when an answer is too long: rmcp would hide the reason.
+    link: Arc<LinkState>,
+}
 
 /// Error of a request.
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -90,20 +98,22 @@ impl StreamableHttpClient for BoundedClient {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         let body = serde_json::to_vec(&message)?;
         let response =
-            self.0.post(uri.as_ref()).headers(headers).body(body).send().await.map_err(without_url)?;
+            self.client.post(uri.as_ref()).headers(headers).body(body).send().await.map_err(without_url)?;
         let is_request = matches!(message, JsonRpcMessage::Request(_));
         let kind = media_type(&response);
         match response.status() {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             StatusCode::NOT_FOUND if has_session => Err(StreamableHttpError::SessionExpired),
-            status if !status.is_success() => refused(response, kind).await,
+            status if !status.is_success() => refused(response, kind, self.link.clone()).await,
             _ => {
                 let session = response.headers().get(SESSION);
                 let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
                 match kind {
-                    MediaType::Events => Ok(StreamableHttpPostResponse::Sse(events(response), session)),
+                    MediaType::Events => {
+                        Ok(StreamableHttpPostResponse::Sse(events(response, self.link.clone()), session))
+                    }
                     MediaType::Json => {
-                        let body = read_body(response, BODY_BYTES).await?;
+                        let body = read_body(response, BODY_BYTES, self.link.clone()).await?;
                         match serde_json::from_slice(&body) {
                             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
                             // Nothing is expected in answer to a notification.
@@ -125,7 +135,7 @@ impl StreamableHttpClient for BoundedClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        let deleted = self.0.delete_session(uri, session_id, auth_header, custom_headers).await;
+        let deleted = self.client.delete_session(uri, session_id, auth_header, custom_headers).await;
         deleted.map_err(quiet)
     }
 
@@ -138,7 +148,7 @@ impl StreamableHttpClient for BoundedClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
         // The library bounds each event of this stream.
-        let opened = self.0.get_stream_with_max_sse_event_size(
+        let opened = self.client.get_stream_with_max_sse_event_size(
             uri,
             session_id,
             last_event_id,
@@ -171,11 +181,15 @@ fn media_type(response: &Response) -> MediaType {
 }
 
 /// An answer with an error status: the server's own error if it is a message of the protocol, otherwise the status.
-async fn refused(response: Response, kind: MediaType) -> Result<StreamableHttpPostResponse, HttpError> {
+async fn refused(
+    response: Response,
+    kind: MediaType,
+    link: Arc<LinkState>,
+) -> Result<StreamableHttpPostResponse, HttpError> {
     let status = response.status();
     let is_access = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if kind == MediaType::Json && !is_access && status != StatusCode::TOO_MANY_REQUESTS {
-        let body = read_body(response, ERROR_BYTES).await?;
+        let body = read_body(response, ERROR_BYTES, link).await?;
         if let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
         {
             return Ok(StreamableHttpPostResponse::Json(message, None));
@@ -192,12 +206,12 @@ async fn refused(response: Response, kind: MediaType) -> Result<StreamableHttpPo
     Err(unexpected(words))
 }
 
-fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-    SseStream::from_bytes_stream(Box::pin(bounded(response, BODY_BYTES))).boxed()
+fn events(response: Response, link: Arc<LinkState>) -> BoxStream<'static, Result<Sse, SseError>> {
+    SseStream::from_bytes_stream(Box::pin(bounded(response, BODY_BYTES, link))).boxed()
 }
 
-async fn read_body(response: Response, limit: usize) -> Result<Vec<u8>, HttpError> {
-    let parts = bounded(response, limit).try_fold(Vec::new(), async |mut body: Vec<u8>, part| {
+async fn read_body(response: Response, limit: usize, link: Arc<LinkState>) -> Result<Vec<u8>, HttpError> {
+    let parts = bounded(response, limit, link).try_fold(Vec::new(), async |mut body: Vec<u8>, part| {
         body.extend_from_slice(&part);
         Ok(body)
     });
@@ -205,27 +219,36 @@ async fn read_body(response: Response, limit: usize) -> Result<Vec<u8>, HttpErro
 }
 
 /// The body, with an error in place of everything beyond the limit.
-fn bounded(response: Response, limit: usize) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+fn bounded(
+    response: Response,
+    limit: usize,
+    link: Arc<LinkState>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     // `None` once it has failed: nothing may follow an error.
-    response.bytes_stream().scan(Some(limit), |left, part| {
+    response.bytes_stream().scan(Some(limit), move |left, part| {
         let taken = left.take().map(|before| match part {
             Ok(part) if part.len() <= before => {
                 *left = Some(before - part.len());
                 Ok(part)
             }
-            Ok(_) => Err(io::Error::other("its answer is too long")),
+            Ok(_) => {
+                link.break_off(TOO_LONG);
+                Err(io::Error::other(TOO_LONG))
+            }
             Err(error) => Err(io::Error::other(error.without_url())),
         });
         futures_util::future::ready(taken)
     })
 }
 
-fn unexpected(words: impl Into<Cow<'static, str>>) -> HttpError {
-    StreamableHttpError::UnexpectedServerResponse(words.into())
+/// An error in our own words. rmcp's own kinds have prefixes for programmers, and hide the cause.
+fn unexpected(words: impl Into<String>) -> HttpError {
+    StreamableHttpError::Io(io::Error::other(words.into()))
 }
 
+/// The first cause of an error, without an address.
 fn without_url(error: reqwest::Error) -> HttpError {
-    StreamableHttpError::Client(error.without_url())
+    unexpected(first_cause(&error.without_url()))
 }
 
 /// An error of the library, without an address.

@@ -15,7 +15,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientLifecycleMode, ErrorData, RoleClient, serve_client_with_lifecycle};
 use talaria_platform::CancellationToken;
 
-use super::connection::{Connection, RequestFailure, cannot_reach};
+use super::connection::{Connection, RequestFailure, send_failure};
 use super::guarded_transport::{BoundedReader, GuardedTransport, LinkState};
 use super::secret_mask::SecretMask;
 use super::{http_client, tool_names};
@@ -75,8 +75,8 @@ pub(super) async fn open(
     let link = Arc::<LinkState>::default();
     match &config.transport {
         McpTransport::Http { url, headers } => {
-            let transport =
-                http_client::connect(url, headers, config).map_err(FailedLink::without_process)?;
+            let transport = http_client::connect(url, headers, config, link.clone())
+                .map_err(FailedLink::without_process)?;
             let shaken =
                 shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config, stop).await;
             let (service, connection) =
@@ -176,7 +176,7 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
         let service = served.map_err(|error| match link.reason() {
             Some(reason) => reason.to_owned(),
             None => match error {
-                ClientInitializeError::TransportError { error, .. } => cannot_reach(&*error.error),
+                ClientInitializeError::TransportError { error, .. } => send_failure(&*error.error),
                 other => format!("the handshake failed: {}", one_line(&other.to_string(), HANDSHAKE)),
             },
         })?;

@@ -40,6 +40,23 @@ async fn status_says_what_runs_and_what_waits() {
 }
 
 #[tokio::test]
+async fn status_lists_the_mcp_servers_and_starts_none() {
+    let scene = Scene::new(ANN).await;
+    let servers = "mcp_servers:\n  files: {command: no-such-program}\n  web: {url: 'https://mcp.example.org/mcp', enabled: false}\n";
+    scene.talaria.rewrites_config(scene.config(ANN) + servers);
+    let _process = scene.starts().await;
+    let said = scene.prints(["status"]).await;
+    let lines: Vec<&str> =
+        said.lines().filter(|line| line.starts_with("files") || line.starts_with("web")).collect();
+    assert_eq!(lines, ["files       0      not started", "web         0      switched off"], "{said}");
+    let json: Value = serde_json::from_str(&scene.prints(["status", "--json"]).await).unwrap();
+    let listed = serde_json::json!([
+        { "name": "files", "state": "not_started", "tools": 0 }, { "name": "web", "state": "disabled", "tools": 0 },
+    ]);
+    assert_eq!(json["mcp_servers"], listed);
+}
+
+#[tokio::test]
 async fn status_counts_what_has_not_arrived() {
     let scene = Scene::new(ANN).await;
     let _process = scene.starts().await;

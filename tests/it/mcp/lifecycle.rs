@@ -111,3 +111,22 @@ async fn dropping_everything_ends_the_processes() {
     let said = scene.offers(&["s"]).await;
     assert!(said.tools.is_empty(), "nothing starts after the end");
 }
+
+#[tokio::test]
+async fn a_room_is_told_how_many_run_and_which_failed() {
+    let (well, bad) = (scripted("plain"), scripted("exits"));
+    let scene = McpScene::new([("a", well), ("b", bad), ("c", scripted("plain"))]);
+    let says = |servers: &[&str]| {
+        let servers: Vec<String> = servers.iter().map(|name| (*name).to_owned()).collect();
+        let lines = scene.servers.state_lines(&servers);
+        lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(says(&["a", "b", "c"]), "", "nothing to say about servers that nobody needed yet");
+    scene.offers(&["a", "b"]).await;
+    insta::assert_snapshot!(says(&["a", "b", "c"]), @r"
+    MCP servers: 1 of 3 run, with 11 tools.
+    The MCP server b does not work, so its tools are missing. It is tried again after a pause.
+    ");
+    assert_eq!(says(&["c"]), "");
+    scene.ends().await;
+}

@@ -45,7 +45,7 @@ impl Server {
     fn serve(mut self) {
         match self.script.as_str() {
             "exits" => {
-                eprintln!("cannot start\nwithout the key {}", std::env::var("API_KEY").unwrap());
+                complain(&format!("cannot start\nwithout the key {}", std::env::var("API_KEY").unwrap()));
                 std::process::exit(3);
             }
             "babbles" => loop {
@@ -118,7 +118,7 @@ impl Server {
                 text(std::env::vars().map(|(name, value)| format!("{name}={value}\n")).collect())
             }
             "die" => {
-                eprintln!("the disk is on fire");
+                complain("the disk is on fire");
                 std::process::exit(7);
             }
             "hang" => None,
@@ -175,6 +175,10 @@ fn next() -> Option<Value> {
         Ok(1..) => Some(serde_json::from_str(&line).unwrap()),
         Ok(0) | Err(_) => None,
     }
+}
+
+fn complain(words: &str) {
+    let _ = std::io::stderr().write_all(words.as_bytes());
 }
 
 fn say(message: &Value) {
