@@ -6,7 +6,8 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::{AgentTool, ToolCall, ToolFailure};
 use crate::agent::{
-    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent, };
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent,
+};
 use crate::ids::{AgentName, SessionId, TurnId};
 
 /// Gives every ask the same answer, and keeps the asks.

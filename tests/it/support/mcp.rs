@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use talaria::access::GrantScope;
 use talaria::agent::{
-    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent, };
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent,
+};
 use talaria::agents::mcp::{McpPacing, McpServerState, McpServers, McpTools};
 use talaria::agents::process::{ProcessHost, count_children};
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure};

@@ -1,6 +1,7 @@
 use super::*;
 use crate::agent::{
-    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent, };
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent,
+};
 use crate::ids::{AgentName, SessionId, TurnId};
 
 /// An output that nothing is expected of.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use talaria::agent::{SessionMessage, AgentError, AgentErrorKind, AgentOutput, Ask, Step, StepState, TokenUsage, TurnEnd, TurnEvent,};
+use talaria::agent::{
+    AgentError, AgentErrorKind, AgentOutput, Ask, SessionMessage, Step, StepState, TokenUsage, TurnEnd,
+    TurnEvent,
+};
 use talaria::i18n::LocalizedText;
 use talaria_platform::CancellationToken;
 use tokio::sync::{Notify, watch};
