@@ -30,5 +30,6 @@ mod rooms;
 mod stumbling;
 mod support;
 mod talking;
+mod tools;
 mod trusting;
 mod verifying;

@@ -39,6 +39,7 @@ scenes![
     steps,
     a_model_that_fails,
     many_at_once,
+    an_agent_with_tools,
 ];
 
 /// An answer that reports its token usage.
@@ -47,6 +48,24 @@ fn says<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Answer {
     let deltas: String = pieces.into_iter().map(delta).collect();
     let last = event(&json!({ "choices": [], "usage": usage }));
     Answer::events(deltas + &finish("stop") + &last + DONE)
+}
+
+/// The agent behind the server reads a file; the client sees only the answer, and the tokens of both requests.
+async fn an_agent_with_tools(client: Client) {
+    let model = Upstream::plain().await;
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("note.txt"), "buy milk\n").unwrap();
+    for _ in 0..2 {
+        model
+            .answers(Answer::calls("I look. ", &[("c1", "read_file", r#"{"path":"note.txt"}"#)]))
+            .answers(says(["Buy milk."]));
+    }
+    let config =
+        format!("agents: {{local: {{workspace: {}, tools: [read_file]}}}}\n", workspace.path().display());
+    Served::before(&model, &config).await.content(client, "an_agent_with_tools").await;
+    let requests = model.prompts();
+    let last = requests[1].json()["messages"].as_array().unwrap().last().unwrap().clone();
+    assert!(last["role"] == "tool" && last["content"].as_str().unwrap().contains("buy milk"), "{last}");
 }
 
 async fn models(client: Client) {

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::relay::model_with;
-use crate::support::upstream::{Answer, DONE, Request, Upstream, delta, event, finish};
+use crate::support::upstream::{Answer, Request, Upstream};
 
 /// A tool that does as its script says, and remembers its calls.
 #[derive(Clone)]
@@ -121,27 +121,7 @@ pub fn model_agent(
 
 /// An answer that says something and calls these tools, each with an id, a name and arguments as JSON.
 pub fn calls(text: &str, calls: &[(&str, &str, &str)]) -> Answer {
-    let said = if text.is_empty() { String::new() } else { delta(text) };
-    let pieces: String = calls
-        .iter()
-        .enumerate()
-        .map(|(index, (id, name, arguments))| {
-            let (first, second) = arguments.split_at(arguments.len() / 2);
-            tool_piece(&json!({ "index": index, "id": id, "type": "function",
-                "function": { "name": name, "arguments": first } }))
-                + &tool_piece(&json!({ "index": index, "function": { "arguments": second } }))
-        })
-        .collect();
-    Answer::events(said + &pieces + &finish("tool_calls") + &usage(10, 5) + DONE)
-}
-
-fn tool_piece(call: &Value) -> String {
-    event(&json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] }, "finish_reason": null }] }))
-}
-
-/// An event with token counts.
-pub fn usage(input: u64, output: u64) -> String {
-    event(&json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } }))
+    Answer::calls(text, calls)
 }
 
 /// The messages of a request, one line each: role, text, calls.

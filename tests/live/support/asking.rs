@@ -1,4 +1,4 @@
-//! A gateway in the test's process whose agent asks for permission: the binary has no such agent yet.
+//! A gateway in the test's process whose agent only asks for permission, and reports the answers that it got.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm,
     Ask, AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
-use talaria::config::{Config, ConfigSources};
+use talaria::config::{Config, ConfigSources, ReviewConfig};
 use talaria::delivery::DisplaySettings;
 use talaria::gateway::plan::{self, RunMode};
 use talaria::gateway::{Gateway, GatewayParts};
@@ -68,6 +68,7 @@ impl Asking {
                 turn_bytes: 1024 * 1024,
                 stop_grace: Duration::from_secs(4),
                 ask_for,
+                review: ReviewConfig::default(),
             },
             display: DisplaySettings { steps: true, edits: 100, reactions: false },
             live: LiveRules::new(config.rules.clone()),

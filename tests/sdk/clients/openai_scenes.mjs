@@ -40,6 +40,16 @@ const scenes = {
         assert.deepEqual((await all(await client.models.list())).map((each) => each.id), [model]);
     },
 
+    async an_agent_with_tools() {
+        const answer = await client.chat.completions.create({ model, messages: user("what is to do?") });
+        assert(answer.choices[0].message.content.endsWith("Buy milk."), answer.choices[0].message.content);
+        assert.equal(answer.choices[0].finish_reason, "stop");
+        assert.equal(answer.usage.total_tokens, 20);
+        const stream = await client.chat.completions.create({ model, messages: user("what is to do?"), stream: true });
+        const said = text(await all(stream));
+        assert(said.startsWith("I look.") && said.endsWith("Buy milk."), said);
+    },
+
     async a_chat() {
         const messages = [{ role: "system", content: "Be brief" }, ...user("hi")];
         const { data, response } = await client.chat.completions.create({ model, messages }).withResponse();

@@ -37,6 +37,16 @@ def models():
     assert [model.id for model in client.models.list()] == [MODEL]
 
 
+def an_agent_with_tools():
+    answer = lenient.chat.completions.create(model=MODEL, messages=user("what is to do?"))
+    assert answer.choices[0].message.content.endswith("Buy milk."), answer
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == 20, answer.usage
+    stream = lenient.chat.completions.create(model=MODEL, messages=user("what is to do?"), stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+    assert text.startswith("I look.") and text.endswith("Buy milk."), text
+
+
 def a_chat():
     messages = [{"role": "system", "content": "Be brief"}, *user("hi")]
     raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=messages)

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -36,6 +36,28 @@ impl Answer {
     pub fn says<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Self {
         let deltas: String = pieces.into_iter().map(delta).collect();
         Self::events(deltas + &*finish("stop") + DONE)
+    }
+
+    /// An answer of a model that says something and calls tools, each with an id, a name and arguments as JSON.
+    pub fn calls(text: &str, calls: &[(&str, &str, &str)]) -> Self {
+        let piece = |call: Value| {
+            let delta = json!({ "tool_calls": [call] });
+            event(&json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }))
+        };
+        let pieces: String = calls
+            .iter()
+            .enumerate()
+            .map(|(index, (id, name, arguments))| {
+                let (first, second) = arguments.split_at(arguments.len() / 2);
+                let function = json!({ "name": name, "arguments": first });
+                piece(json!({ "index": index, "id": id, "type": "function", "function": function }))
+                    + &piece(json!({ "index": index, "function": { "arguments": second } }))
+            })
+            .collect();
+        let said = if text.is_empty() { String::new() } else { delta(text) };
+        let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5 });
+        let usage = event(&json!({ "choices": [], "usage": usage }));
+        Self::events(said + &pieces + &finish("tool_calls") + &usage + DONE)
     }
 
     /// A stream of exactly these bytes, in one piece and properly ended.
