@@ -75,12 +75,11 @@ fn no_secret_of_ours_reaches_a_command() {
         fs::write(root.join(name), format!("{SEED}-file-{number}\n")).unwrap();
     }
     let mut command = own_process("processes::secrets::tries_to_read_every_secret", root);
-    let variables =
-        ["GATEWAY_PROXY_KEY", "API_SERVER_KEY", "API_SERVER_KEY_FILE", "OPENAI_API_KEY", "UNLISTED"];
-    for name in variables {
+    for name in ["GATEWAY_PROXY_KEY", "API_SERVER_KEY", "OPENAI_API_KEY", "UNLISTED"] {
         command.env(name, format!("{SEED}-variable-{name}"));
     }
     command
+        .env("API_SERVER_KEY_FILE", root.join("named"))
         .env("LISTED", "listed-value")
         .env("OF_SKILL", "skill-value")
         .env("XDG_RUNTIME_DIR", root.join("runtime"));
