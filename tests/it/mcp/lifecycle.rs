@@ -46,7 +46,7 @@ async fn a_failed_start_is_remembered_for_pauses_that_grow() {
 
 #[tokio::test]
 async fn a_server_that_nobody_calls_is_ended_and_comes_back() {
-    let pacing = McpPacing { idle: Duration::from_millis(1), ..McpPacing::default() };
+    let pacing = McpPacing { idle: Duration::from_millis(500), ..McpPacing::default() };
     let scene = McpScene::with_pacing([("s", scripted("plain"))], pacing);
     assert!(!scene.offers(&["s"]).await.tools.is_empty());
     scene.comes_to(|scene| scene.state() == McpServerState::NotStarted && scene.children() == 0).await;
