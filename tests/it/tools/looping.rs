@@ -191,11 +191,11 @@ async fn a_request_that_breaks_after_text_is_not_repeated() {
     let gateway = agent_with(&upstream, &[&look]).await;
 
     gateway.room().says("@ann", "go").await;
-    assert_snapshot!(shown(&gateway, "(cut short: the stream broke off)").await, @r"
+    assert_snapshot!(shown(&gateway, "(cut short: the answer broke off)").await, @r"
     @ann  go
     bot   I look.
           It w
-          (cut short: the stream broke off)
+          (cut short: the answer broke off)
     ");
     assert_eq!(upstream.prompts().len(), 2);
 }

@@ -144,8 +144,8 @@ pub fn told(request: &Request) -> Vec<String> {
     messages.iter().filter(|message| message["role"] != "system").map(line).collect()
 }
 
-/// Waits until the room shows these words, which end it, and renders it.
+/// Waits until the room shows these words in a final message, and renders it.
 pub async fn shown(gateway: &TestGateway, words: &str) -> String {
-    gateway.room().shows(words).await;
-    gateway.room().now()
+    let found = || Some(gateway.room().now()).filter(|room| room.contains(words) && !room.contains("bot…"));
+    gateway.chat().until(&format!("the room ends with {words:?}"), found).await
 }

@@ -158,9 +158,10 @@ async fn a_notice_that_is_too_long_for_the_room_comes_in_parts() {
           - `/whoami` shows who you are here and what you may do
     note  - `/usage` shows how many questions and tokens were used
           - `/memory` lists the agent's notes about you, in a shared room about the room; `/memory forget NUMBER` and `/memory add TEXT` change them
-    note  - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
-          - `/deny` refuses what the agent asks for: `/deny [code]`
-    note  - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
+    note  - `/skills` lists the skills of the agent; with a name after it, shows one: `/skills NAME`
+          - `/approve` allows what the agent asks for: `/approve [code] [once | session | always]`
+    note  - `/deny` refuses what the agent asks for: `/deny [code]`
+          - `/answer` answers a question of the agent: `/answer [code]`, then the number of an option or your own words
     note  - `/approvals` lists what is allowed here without asking again; `/approvals revoke ID` takes it back
     ");
 }
