@@ -109,13 +109,13 @@ pub struct GatewayParts {
 /// Runs the gateway in a runtime of its own until it has ended.
 pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Result<ExitReason, StartError> {
     let home = StateDir::take(&config.home)?;
-    // Only the holder of the lock may: the children of a living gateway are none of ours.
-    process::sweep(home.path());
     let (store, threads) = Store::open_keeping(&home.database(), config.store).map_err(|error| {
         let hint = Some(error.hint());
         StartError { error: error.into(), hint }
     })?;
     home.mark_used();
+    // Only the holder of the lock may: the children of a living gateway are none of ours.
+    process::sweep(home.path());
     let mut rules = config.rules.clone();
     for account in &platforms.owned {
         // The person at one of these terminals is the owner. No file says so; also for a chat that was started
