@@ -115,7 +115,7 @@ impl OpenLink {
                     _ = process.exited() => {}
                 }
                 let why = link.reason().unwrap_or("it ended").to_owned();
-                mask.hide(&with_process(&why, process, link.reason().is_none()).await)
+                mask.hide(&with_process(&why, process, true).await)
             }
             None => {
                 link.gone().await;
@@ -176,7 +176,11 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
         let service = served.map_err(|error| match link.reason() {
             Some(reason) => reason.to_owned(),
             None => match error {
-                ClientInitializeError::TransportError { error, .. } => send_failure(&*error.error),
+                ClientInitializeError::TransportError { error, .. } => {
+                    let words = send_failure(&*error.error);
+                    link.break_off(words.clone());
+                    words
+                }
                 other => format!("the handshake failed: {}", one_line(&other.to_string(), HANDSHAKE)),
             },
         })?;
@@ -201,7 +205,7 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
     }
 }
 
-/// The reason together with what the process itself says. `ends`: whether the process is about to end by itself.
+/// The reason together with what the process itself says. `ends`: whether the process may be about to end by itself.
 async fn with_process(why: &str, process: &ManagedProcess, ends: bool) -> String {
     let exit = match ends {
         true => tokio::time::timeout(EXIT, process.exited()).await.ok().and_then(|exit| exit.code),
