@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use checker::{BrokenTurn, check, is_interrupted};
 use tokio::task::JoinSet;
-use trial::{CALLS, PROMPTS, ToolTrial};
+use trial::{CALLS, HALF, PROMPTS, ToolTrial};
 
 use super::points::TOOL_POINTS;
 use super::trial::Death;
@@ -86,6 +86,65 @@ async fn kills_of_a_turn_with_tools_at_random_moments_repeat_no_call() {
     let seeds = 0..if full() { 60 } else { 8 };
     let trials = seeds.map(|seed| ToolTrial::new(random_deaths(seed + 500)).varied(seed as usize));
     run_all("at random moments of a turn with tools", trials).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_half_of_an_answer_that_people_read_before_a_kill_is_in_the_transcript() {
+    let trials = [ToolTrial::new(Vec::new()), ToolTrial::new(vec![Death::At("turn.ended", 1)])];
+    for trial in trials.map(ToolTrial::half_answered) {
+        let history = trial.run().await;
+        assert_eq!(check(&history), [], "{trial:?}\n{history}");
+        assert!(is_interrupted(&history), "{trial:?}\n{history}");
+        let next = history.requests.last().unwrap();
+        assert_eq!(next[next.len() - 2]["content"], HALF, "{trial:?}\n{history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_message_is_on_record_as_it_completes() {
+    for count in 1..=6 {
+        let history = ToolTrial::new(vec![Death::At("turn.recorded", count)]).run().await;
+        assert_eq!(check(&history), [], "{count}\n{history}");
+        assert!(is_interrupted(&history), "{count}\n{history}");
+        assert_eq!(history.recorded.len(), count as usize, "{count}\n{history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_interrupted_only_if_its_request_may_have_been_sent() {
+    let points = [
+        ("turn.prepared", 1, false),
+        ("turn.dispatched", 1, true),
+        ("model.answered", 1, true),
+        ("tool.ended", 3, true),
+        ("turn.ended", 1, true),
+        ("turn.finished", 1, false),
+    ];
+    for (point, time, expected) in points {
+        let history = ToolTrial::new(vec![Death::At(point, time)]).run().await;
+        assert_eq!(check(&history), [], "{point}\n{history}");
+        assert_eq!(is_interrupted(&history), expected, "{point}\n{history}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn if_a_restart_runs_turns_again_the_checker_sees_it() {
+    let trial = ToolTrial::new(vec![Death::At("turn.recorded", 3)]).without("interruption");
+    let history = trial.run().await;
+    let broken = check(&history);
+    for call in [CALLS[0], CALLS[1]] {
+        assert!(broken.contains(&BrokenTurn::RanAgain(call.to_owned(), 2)), "{broken:?}\n{history}");
+    }
+    assert!(broken.contains(&BrokenTurn::AskedAgain(1)), "{broken:?}\n{history}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_transcript_the_checker_sees_that_calls_are_forgotten() {
+    let history = ToolTrial::new(vec![Death::At("tool.ended", 3)]).without("transcript").run().await;
+    let broken = check(&history);
+    for call in CALLS {
+        assert!(broken.contains(&BrokenTurn::Forgotten(format!("call {call}"))), "{broken:?}\n{history}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,7 @@ use super::super::life::{self, Life};
 use super::super::trial::{Death, PATIENCE, Prompt, TRIALS, settled};
 use super::counting_server::CountingServer;
 use crate::support::network::{Network, Shown};
-use crate::support::upstream::{Answer, Request, Upstream};
+use crate::support::upstream::{Answer, Request, Upstream, delta};
 use crate::tools::support::calls;
 
 /// The prompt whose turn is killed, and the one after it.
@@ -20,6 +20,9 @@ pub const PROMPTS: [&str; 2] = ["work", "and now?"];
 
 /// The model's words before the first two calls, before the third, and at the end.
 pub const WORDS: [&str; 3] = ["I begin.", "One more.", "All of it is done."];
+
+/// A half of the model's last words.
+pub const HALF: &str = "All of it";
 
 /// The model's answer to the second prompt.
 pub const LAST_WORDS: &str = "All is well.";
@@ -38,6 +41,8 @@ pub struct ToolTrial {
     shown: bool,
     /// Whether the second prompt comes while the gateway is dead.
     early: bool,
+    /// Whether one more death comes first, when the room shows a half of the last answer.
+    half_answered: bool,
     /// Safety mechanism to switch off, for the checker's own test.
     without: Option<&'static str>,
 }
@@ -60,7 +65,7 @@ pub struct ToolHistory {
 
 impl ToolTrial {
     pub fn new(deaths: Vec<Death>) -> Self {
-        Self { deaths, shown: false, early: false, without: None }
+        Self { deaths, shown: false, early: false, half_answered: false, without: None }
     }
 
     /// Chooses one of four kinds of circumstances. A death while the answer is shown needs a room that shows it.
@@ -70,6 +75,11 @@ impl ToolTrial {
         Self { shown: needs || variant & 1 != 0, early: variant & 2 != 0, ..self }
     }
 
+    /// Lets the model hang in the middle of its last answer, and the gateway die when people can read that half.
+    pub fn half_answered(self) -> Self {
+        Self { half_answered: true, ..self }
+    }
+
     /// Switches a safety mechanism off.
     pub fn without(self, mechanism: &'static str) -> Self {
         Self { without: Some(mechanism), ..self }
@@ -77,7 +87,7 @@ impl ToolTrial {
 
     /// Number of deaths.
     pub fn deaths(&self) -> usize {
-        self.deaths.len()
+        self.deaths.len() + usize::from(self.half_answered)
     }
 
     /// Runs through all lives. Panics if a planned death does not happen.
@@ -89,7 +99,7 @@ impl ToolTrial {
         std::fs::write(&file, "end\n").expect("the test's own folder");
         let network = Arc::new(Network::listen(home.path()));
         let model = Upstream::plain().await;
-        model.answers_by(answer);
+        model.answers_by(if self.half_answered { half_answer } else { answer });
         let counter = CountingServer::listen(network.clone(), self.shown).await;
         configure(home.path(), workspace.path(), &network, &model, &counter);
 
@@ -101,6 +111,19 @@ impl ToolTrial {
         };
         let mut prompts = vec![says(PROMPTS[0], false)];
         let mut recorded = Vec::new();
+        let mut look_at_records = || {
+            let left = read_records(home.path());
+            if left.len() > recorded.len() {
+                recorded = left;
+            }
+        };
+        if self.half_answered {
+            let life = Life::begin(home.path(), &self.environment(None));
+            let shows = |shown: &[Shown]| shown.iter().any(|shown| shown.body().markdown.contains(HALF));
+            assert!(network.shows(PATIENCE, shows).await, "no half of an answer\n{}", log(home.path()));
+            life.kill().await;
+            look_at_records();
+        }
         for death in &self.deaths {
             let life = Life::begin(home.path(), &self.environment(Some(death)));
             match death {
@@ -113,10 +136,7 @@ impl ToolTrial {
                     life.kill().await;
                 }
             }
-            let left = read_records(home.path());
-            if left.len() > recorded.len() {
-                recorded = left;
-            }
+            look_at_records();
         }
         if self.early {
             prompts.push(says(PROMPTS[1], true));
@@ -204,6 +224,15 @@ fn messages(request: &Request) -> Vec<Value> {
 
 /// The model: the same request always gets the same answer.
 fn answer(request: &Request) -> Answer {
+    answer_with(request, Answer::says(WORDS[2].split_inclusive(' ')))
+}
+
+/// A model that hangs in the middle of its last answer.
+fn half_answer(request: &Request) -> Answer {
+    answer_with(request, Answer::stream().sends(delta(HALF)).hangs())
+}
+
+fn answer_with(request: &Request, last: Answer) -> Answer {
     let messages = messages(request);
     let asked = messages.iter().rposition(|message| message["role"] == "user").unwrap_or_default();
     let rounds = messages[asked..].iter().filter(|message| message["role"] == "assistant").count();
@@ -216,7 +245,7 @@ fn answer(request: &Request) -> Answer {
             calls(WORDS[0], &[(CALLS[0], "edit_file", &edit), (CALLS[1], "mcp_counter_add", &count)])
         }
         (true, 1) => calls(WORDS[1], &[(CALLS[2], "mcp_counter_add", &count(CALLS[2], WORDS[1]))]),
-        (true, _) => Answer::says(WORDS[2].split_inclusive(' ')),
+        (true, _) => last,
         (false, _) => Answer::says([LAST_WORDS]),
     }
 }
