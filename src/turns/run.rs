@@ -13,7 +13,7 @@ use crate::i18n::TextKey;
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
 use crate::store::{self, SessionRow, TurnRow, TurnState};
-use crate::testing::failpoint;
+use crate::testing::{broken, failpoint};
 use crate::turn_log::TurnLog;
 
 /// Mark on a question whose turn begins.
@@ -260,7 +260,7 @@ impl Turns {
             .and_then(|stored| self.agent_taking(run.row, &stored.agent))
             .is_some_and(|agent| agent.resume);
         let lost = resumed && !(resumes && stored.is_some_and(|stored| stored.resumable));
-        if lost {
+        if lost && !broken("interruption") {
             return match stored {
                 Some(stored) if !stored.resumable && resumes => {
                     let (id, asked) = (run.row.session.clone(), stored.agent.clone());

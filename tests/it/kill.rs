@@ -12,6 +12,7 @@ mod commands;
 mod life;
 mod points;
 mod tally;
+mod tools;
 mod trial;
 
 use std::time::Duration;

@@ -2,5 +2,5 @@
 
 mod limits;
 mod looping;
-mod support;
+pub mod support;
 mod transcript;

@@ -12,7 +12,7 @@ use crate::support::network::Shown;
 
 /// Notices for an answer that cannot be had without running the prompt again: because the gateway died, the server
 /// behind it, or the model behind that.
-const INTERRUPTED: [&str; 6] = [
+pub const INTERRUPTED: [&str; 6] = [
     "(interrupted — /retry runs it again)",
     "(cut short: the agent server restarted; /retry asks again)",
     "(cut short: the agent reported an error; /retry asks again)",
@@ -163,6 +163,6 @@ fn words(answers: &[&Shown]) -> String {
 }
 
 /// The text without spaces: splitting a long text may drop spaces and line ends.
-fn pressed(text: &str) -> String {
+pub fn pressed(text: &str) -> String {
     text.split_whitespace().collect()
 }

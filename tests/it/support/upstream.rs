@@ -32,6 +32,8 @@ pub struct Upstream {
 
 struct Shared {
     script: Mutex<VecDeque<Answer>>,
+    /// Answers prompts when the script is empty.
+    responder: Mutex<fn(&Request) -> Answer>,
     /// Answer to `GET /v1/capabilities`.
     capabilities: Mutex<Answer>,
     /// Answers to other paths by their endings, in order; the last of each stays.
@@ -80,6 +82,7 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             script: Mutex::default(),
+            responder: Mutex::new(|_| Answer::says(["ok"])),
             capabilities: Mutex::new(capabilities),
             others: Mutex::default(),
             seen: watch::Sender::new(Seen::default()),
@@ -97,6 +100,12 @@ impl Upstream {
     /// Answers the next prompt that no other answer is meant for.
     pub fn answers(&self, answer: Answer) -> &Self {
         self.shared.script.lock().push_back(answer);
+        self
+    }
+
+    /// Answers every prompt by what it says, when the script is empty.
+    pub fn answers_by(&self, responder: fn(&Request) -> Answer) -> &Self {
+        *self.shared.responder.lock() = responder;
         self
     }
 
@@ -236,9 +245,10 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let mut stream = tokio::io::BufReader::new(stream);
     while let Some(request) = http::read(&mut stream).await {
         let path = request.path.clone();
-        shared.seen.send_modify(|seen| seen.requests.push(request));
+        shared.seen.send_modify(|seen| seen.requests.push(request.clone()));
         let answer = if path.ends_with("/chat/completions") {
-            shared.script.lock().pop_front().unwrap_or_else(|| Answer::says(["ok"]))
+            let scripted = shared.script.lock().pop_front();
+            scripted.unwrap_or_else(|| (*shared.responder.lock())(&request))
         } else if path.ends_with("/v1/capabilities") {
             shared.capabilities.lock().clone()
         } else {
