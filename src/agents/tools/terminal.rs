@@ -156,7 +156,7 @@ impl TerminalTool {
 
     async fn run(&self, call: &ToolCall<'_>) -> Result<String, ToolFailure> {
         let request = self.read(call.arguments)?;
-        approve(call, self.ask(&request)).await?;
+        approve(call, self.ask(&request), "The command").await?;
         if call.stop.is_cancelled() {
             return Err(ToolFailure::Stopped);
         }

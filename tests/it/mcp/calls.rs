@@ -42,11 +42,18 @@ async fn a_person_sees_exactly_what_would_be_called() {
 #[tokio::test]
 async fn without_an_approval_nothing_is_called() {
     let scene = McpScene::new([("s", scripted("plain"))]);
+    let refused =
+        |why: &str| ToolFailure::failed(format!("The call was not allowed, so nothing was done: {why}."));
     for (reason, failure) in [
-        (DenyReason::Person, ToolFailure::failed("A person refused this call. Do not try it again.")),
+        (
+            DenyReason::Person,
+            refused(
+                "a person said no. Do not try it again in another way; say what you wanted to do and ask how to go on",
+            ),
+        ),
         (DenyReason::Timeout, ToolFailure::Halt(talaria::i18n::TextKey::AskHalted.into())),
         (DenyReason::Stopped, ToolFailure::Stopped),
-        (DenyReason::Gone, ToolFailure::failed("The call needs a person's approval, and got none (gone).")),
+        (DenyReason::Gone, refused("there is nobody here who could be asked")),
     ] {
         let said = scene.calls_with("die", json!({}), &Person::denying(reason)).await;
         assert_eq!(said, Err(failure));

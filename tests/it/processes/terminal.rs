@@ -126,7 +126,7 @@ async fn only_an_approval_runs_the_command() {
     let tool = terminal(folder.path(), SandboxState::Missing);
     let arguments = object(json!({ "command": "echo x > ran" }));
     for (answer, part) in [
-        (AskChoice::Deny(DenyReason::Person), "person refused"),
+        (AskChoice::Deny(DenyReason::Person), "a person said no"),
         (AskChoice::Deny(DenyReason::Gone), "nobody here"),
         (AskChoice::Deny(DenyReason::TooLong), "too long"),
         (AskChoice::Option("yes".into()), "nothing was done"),

@@ -27,7 +27,10 @@ async fn every_kind_of_result_of_server_everything_is_understood() {
     results_are_understood(&scene).await;
     let person = Person::denying(DenyReason::Person);
     let refused = scene.calls_with("echo", json!({ "message": "hi" }), &person).await;
-    assert_eq!(refused, Err(ToolFailure::failed("A person refused this call. Do not try it again.")));
+    assert!(
+        matches!(&refused, Err(ToolFailure::Failed(words)) if words.contains("a person said no")),
+        "{refused:?}"
+    );
     assert!(person.asked.lock()[0].detail.contains("\"message\": \"hi\""));
     let environment = scene.calls("get-env", json!({})).await.unwrap();
     assert!(environment.contains("MY_TOKEN") && !environment.contains("seeded-secret"), "{environment}");
