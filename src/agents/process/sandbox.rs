@@ -89,13 +89,14 @@ impl SandboxState {
                 format!("commands of the terminal are sandboxed with {}", program.display())
             }
             Self::Missing => {
-                "commands of the terminal are not sandboxed: there is no bwrap; install the package \
-                              bubblewrap"
+                "commands of the terminal are not sandboxed, because there is no bwrap: they can read every \
+                              file of this user; install the package bubblewrap"
                     .to_owned()
             }
-            Self::NotWorking(reason) => {
-                format!("commands of the terminal are not sandboxed: bwrap does not work here ({reason})")
-            }
+            Self::NotWorking(reason) => format!(
+                "commands of the terminal are not sandboxed, because bwrap does not work here ({reason}): they can read \
+                 every file of this user"
+            ),
         }
     }
 
