@@ -11,7 +11,8 @@ use talaria::config::{McpServerConfig, ToolPermission};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::it::mcp::{McpScene, Person, http, names, permits, stdio};
+use crate::it::mcp::{McpScene, http, names, permits, stdio};
+use crate::it::person::Person;
 use crate::parts;
 
 fn server(name: &str, args: &[&str], env: &[(&str, &str)]) -> McpServerConfig {
@@ -51,7 +52,7 @@ async fn results_are_understood(scene: &McpScene) {
     assert!(structured.contains("temperature"), "{structured}");
     let wrong = scene.calls("get-sum", json!({ "a": "no number" })).await;
     assert!(matches!(&wrong, Err(ToolFailure::Failed(words)) if !words.is_empty()), "{wrong:?}");
-    let person = Person::saying(talaria::agent::AskChoice::Allow(talaria::access::GrantScope::Once));
+    let person = Person::allowing();
     let long = json!({ "duration": 1, "steps": 4 });
     let done = scene.calls_with("trigger-long-running-operation", long, &person).await.unwrap();
     assert!(done.contains("completed"), "{done}");
