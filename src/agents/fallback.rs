@@ -307,7 +307,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::{AgentKind, DenyReason, RewindSupport};
+    use crate::agent::{AgentKind, DenyReason, LearningTools, RewindSupport};
     use crate::ids::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
@@ -320,7 +320,7 @@ mod tests {
                 name: "fails".into(),
                 rewind: RewindSupport::Possible,
                 resume: false,
-                learns: Default::default(),
+                learns: LearningTools::default(),
                 fallback: None,
                 models: Vec::new(),
             }
