@@ -27,7 +27,7 @@ use crate::i18n::LocalizedText;
 /// model again with each further call of the turn.
 pub const RESULT_BYTES: usize = 48 * 1024;
 
-/// One tool. Implementations hold what they need for all turns; a call brings the rest.
+/// One tool. An implementation holds the parts that all turns share; a call brings the rest.
 pub trait AgentTool: Send + Sync {
     /// The tool as the model is told of it. Must not wait. The name is unique within one agent.
     fn spec(&self) -> ToolSpec;

@@ -39,7 +39,7 @@ const RUNTIME_PROGRAMS: &str = "/run/current-system";
 /// Whether commands can be sandboxed on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxState {
-    /// With this program.
+    /// Commands run within this program.
     Bwrap(PathBuf),
     /// There is no `bwrap`.
     Missing,

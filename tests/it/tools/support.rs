@@ -91,7 +91,7 @@ pub async fn agent_with(upstream: &Upstream, tools: &[&ScriptedTool]) -> TestGat
     agent_as(upstream, tools, |_| {}).await
 }
 
-/// The same, with a change of the agent's configuration.
+/// A gateway whose agent has these tools and a changed configuration.
 pub async fn agent_as(
     upstream: &Upstream,
     tools: &[&ScriptedTool],
