@@ -107,7 +107,7 @@ pub trait Agent: Send + Sync {
         Vec::new()
     }
 
-    /// Looks over a conversation in the background and keeps what is worth keeping, with the tools that
+    /// Reviews a conversation in the background: keeps notes and skills from it, with the tools that
     /// [`AgentInfo::learns`] names. Called only for an agent that has some; dropped at a deadline.
     fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
         Box::pin(async { Ok(ReviewResult::default()) })

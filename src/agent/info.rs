@@ -17,7 +17,7 @@ pub struct AgentInfo {
     /// `false` for an agent that never makes such requests: a request made for the agent that was configured before it
     /// must not run here.
     pub resume: bool,
-    /// The tools with which the agent keeps what it learns.
+    /// The tools with which the agent learns.
     pub learns: LearningTools,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,

@@ -1,4 +1,4 @@
-//! The owner of an agent's notes: what is noted for one of them is never shown to another.
+//! The owner of an agent's notes. Notes of one owner are never shown to another.
 
 use talaria_platform::{AccountId, RoomId};
 

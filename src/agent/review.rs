@@ -1,9 +1,9 @@
-//! The background review of a conversation: an agent looks over what was said, and keeps what is worth keeping.
+//! The background review of a conversation: an agent reads it again, and keeps notes and skills that will be of use.
 
 use super::{NoteScope, SessionMessage, TokenUsage};
 use crate::ids::{AgentName, SessionId, TurnId};
 
-/// The tools with which an agent keeps what it learns.
+/// The tools with which an agent learns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearningTools {
     /// Notes about people and rooms.
@@ -39,7 +39,7 @@ pub struct ReviewRequest {
 /// The result of a review.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReviewResult {
-    /// What was changed.
+    /// The tools that changed something.
     pub changed: LearningTools,
     /// Tokens that the review used.
     pub usage: TokenUsage,

@@ -42,12 +42,12 @@ pub enum ReplaceCondition {
     Unchanged(FileVersion),
 }
 
-/// State of a path before its file was written.
+/// The state of a path before its file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrittenFile {
-    /// Nothing.
+    /// There was nothing.
     Created,
-    /// Another content.
+    /// There was a file.
     Replaced,
 }
 

@@ -307,7 +307,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::{AgentKind, DenyReason, RewindSupport, TurnOrigin};
+    use crate::agent::{AgentKind, DenyReason, LearningTools, RewindSupport};
     use crate::ids::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
@@ -320,7 +320,7 @@ mod tests {
                 name: "fails".into(),
                 rewind: RewindSupport::Possible,
                 resume: false,
-                learns: Default::default(),
+                learns: LearningTools::default(),
                 fallback: None,
                 models: Vec::new(),
             }
@@ -363,28 +363,10 @@ mod tests {
 
     fn turn(attempt: AttemptKind) -> AgentTurn {
         AgentTurn {
-            id: TurnId("0".into()),
-            agent: AgentName::proxy(),
-            session: SessionId("s".into()),
-            upstream: None,
-            context: String::new(),
-            fallback_context: String::new(),
-            history: Vec::new(),
             prompt: "hi".into(),
-            parts: Vec::new(),
-            images: Vec::new(),
-            files: Vec::new(),
             key: "k".into(),
-            origin: TurnOrigin::default(),
             attempt,
-            params: crate::agent::ModelParams::default(),
-            memory: None,
-            notes: None,
-            model: None,
-            tokens_left: None,
-            hops: 0,
-            without_fallback: false,
-            scratch: crate::agent::AgentScratch::default(),
+            ..AgentTurn::new(TurnId("0".into()), AgentName::proxy(), SessionId("s".into()))
         }
     }
 

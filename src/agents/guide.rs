@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd,
-    TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
+    RewindSupport, TurnEnd, TurnEvent,
 };
 use crate::i18n::{TextCatalog, TextKey};
 use crate::rules::LiveRules;
@@ -48,7 +48,7 @@ impl Agent for GuideAgent {
             name: TextKey::AgentGuide.into(),
             rewind: RewindSupport::Possible,
             resume: false,
-            learns: Default::default(),
+            learns: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

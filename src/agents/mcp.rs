@@ -90,7 +90,7 @@ impl McpServers {
         Self::with_pacing(config, host, home, McpPacing::default())
     }
 
-    /// Like [`new`](Self::new), with other times.
+    /// The servers of a configuration, with times of the caller's choice.
     pub fn with_pacing(
         config: &BTreeMap<String, McpServerConfig>,
         host: Arc<ProcessHost>,

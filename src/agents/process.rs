@@ -103,11 +103,11 @@ pub struct ProcessExit {
 /// A running process. Dropping it ends the process in order, without waiting.
 #[derive(Debug)]
 pub struct ManagedProcess {
-    /// The shim's standard input. Closing it ends the process, whoever else holds it.
+    /// The shim's standard input. Closing it ends the process, even if a writer still holds it.
     lifeline: Arc<SharedPipe>,
-    /// Until it is taken; `None` for [`StdinMode::Null`].
+    /// `None` once it is taken, and for [`StdinMode::Null`].
     stdin: Option<ProcessStdin>,
-    /// Until it is taken.
+    /// `None` once it is taken.
     stdout: Option<ChildStdout>,
     /// Filled by the task that watches the process.
     stderr: Arc<Mutex<TailBuffer>>,

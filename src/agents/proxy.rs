@@ -19,7 +19,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent,
-    AttemptKind, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
+    AttemptKind, LearningTools, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };
 use crate::config::{ProxyConfig, UpstreamSetting};
 use crate::i18n::TextKey;
@@ -221,7 +221,7 @@ impl Agent for ProxyAgent {
             name,
             rewind,
             resume: true,
-            learns: Default::default(),
+            learns: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

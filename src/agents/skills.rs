@@ -67,7 +67,7 @@ pub struct Skill {
     pub origin: SkillOrigin,
     /// Variables of our environment that commands of the skill need. Always empty for a learned skill.
     pub variables: Vec<String>,
-    /// A learned skill names variables, which it does not get.
+    /// Whether it is a learned skill that names variables, which it does not get.
     pub has_ignored_variables: bool,
     /// Path below the folder.
     file: PathBuf,

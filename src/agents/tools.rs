@@ -8,7 +8,6 @@ pub mod arguments;
 pub mod blocking;
 #[cfg(test)]
 pub(crate) mod call_fixture;
-pub mod denial;
 pub mod edit_file;
 pub mod memory;
 pub mod read_file;
@@ -28,7 +27,7 @@ use crate::i18n::LocalizedText;
 /// model again with each further call of the turn.
 pub const RESULT_BYTES: usize = 48 * 1024;
 
-/// One tool. Implementations hold what they need for all turns; a call brings the rest.
+/// One tool. An implementation holds the parts that all turns share; a call brings the rest.
 pub trait AgentTool: Send + Sync {
     /// The tool as the model is told of it. Must not wait. The name is unique within one agent.
     fn spec(&self) -> ToolSpec;
@@ -74,7 +73,8 @@ pub struct ToolCall<'a> {
 pub enum ToolFailure {
     /// The call failed or was refused. The model is told these words, and goes on.
     Failed(String),
-    /// The task halts: the turn ends with this sentence, because nobody answered an ask in time.
+    /// The task halts because nobody answered an ask in time: the turn ends, cut short for this reason. The words are a
+    /// part of a sentence.
     Halt(LocalizedText),
     /// The turn was stopped.
     Stopped,

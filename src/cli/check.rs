@@ -16,6 +16,7 @@ use self::upstream::UpstreamFinding;
 use super::table::{length, moment};
 use super::{complain_of, print};
 use crate::access::{AccessAction, Actor, PlaceKind};
+use crate::agents::process::sandbox::SandboxState;
 use crate::config::{AgentSettings, Config, ConfigError, ConfigSources};
 use crate::control::api::{GatewayStatus, RefusedList};
 use crate::control::client::{CommandNeed, ControlClient};
@@ -25,12 +26,12 @@ use crate::ids::AgentName;
 use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
-/// Prints what would run. Starts and changes nothing: a running gateway is asked, a stopped one's database is
+/// Prints what would run. Changes nothing, and starts nothing but a trial of the sandbox: a running gateway is asked, a stopped one's database is
 /// only read. Fails if the gateway would not start, or would leave every message unanswered.
 pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
-    wrong.extend(tools::look(config, std::env::var_os("PATH").as_deref(), &mut text));
+    wrong.extend(tools::look(config, std::env::var_os("PATH").as_deref(), SandboxState::detect, &mut text));
     if !sources.serve {
         let problems = config.platforms.iter().filter_map(|(name, platform)| {
             let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;

@@ -26,7 +26,7 @@ pub(super) use variables::{is_variable, shown as shown_variable};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Values of at least this length are masked in the log whatever their name is. Shorter ones are words such as `debug`,
+/// Values of at least this length are masked in the log under every name. Shorter ones are words such as `debug`,
 /// and the log would be unreadable without them.
 const LEAST_MASKED: usize = 8;
 

@@ -170,6 +170,24 @@ mod tests {
     }
 
     #[test]
+    fn our_own_files_are_found_through_links() {
+        let scene = scene();
+        let at = |name: &str| scene.path().join(name);
+        let conflict = |workspace: &str, ours: &str| workspace_conflict(&at(workspace), [at(ours).as_path()]);
+        for ours in ["to-work/talaria.yaml", "state/../work/x", "work/none/../deep/talaria"] {
+            assert_eq!(conflict("work", ours), Some(WorkspaceConflict::Contains(at(ours))), "{ours}");
+        }
+        assert_eq!(
+            conflict("conf", "elsewhere/config-link"),
+            Some(WorkspaceConflict::Contains(at("elsewhere/config-link")))
+        );
+        assert_eq!(conflict("state/new", "to-state"), Some(WorkspaceConflict::Inside(at("to-state"))));
+        for ours in ["workshop", "to-conf/talaria.yaml", "talaria.yaml"] {
+            assert_eq!(conflict("work", ours), None, "{ours}");
+        }
+    }
+
+    #[test]
     fn a_workspace_is_made_for_this_user_alone() {
         use std::os::unix::fs::PermissionsExt as _;
 

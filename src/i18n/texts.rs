@@ -284,7 +284,6 @@ texts! {
     GatewayStopped "gateway_stopped" Notice []
     NotRun "not_run" Part []
     TurnBroken "turn_broken" Part ["turn"]
-    HaltedUnanswered "halted_unanswered" Part []
     AnswerTooLong "answer_too_long" Part []
     EmptyAnswer "empty_answer" Part []
     EmptyAnswerModel "empty_answer_model" Part []

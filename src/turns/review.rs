@@ -91,7 +91,7 @@ impl Turns {
         }
     }
 
-    /// Counts the tokens of a review, and tells the room in one line what was kept.
+    /// Counts the tokens of a review, and tells the room in one line that something was kept.
     async fn keep_review(
         &self,
         turn: &TurnRow,

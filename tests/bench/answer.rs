@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd,
-    TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
+    RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::store::Store;
 use talaria_platform::{BoxFuture, CancellationToken, ShowMode};
@@ -131,7 +131,7 @@ impl Agent for Talker {
             name: "talker".into(),
             rewind: RewindSupport::Possible,
             resume: false,
-            learns: Default::default(),
+            learns: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

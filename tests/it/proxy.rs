@@ -14,7 +14,7 @@
 mod abilities;
 #[cfg(feature = "testing")]
 mod approvals;
-pub mod ending;
+mod ending;
 #[cfg(feature = "testing")]
 mod fallback;
 #[cfg(feature = "testing")]

@@ -13,6 +13,7 @@ pub mod mcp;
 pub mod network;
 #[cfg(feature = "testing")]
 pub mod operator;
+pub mod person;
 #[cfg(feature = "testing")]
 pub mod ports;
 pub mod raw;

@@ -12,6 +12,7 @@
 mod it {
     pub mod binary;
     pub mod mcp;
+    pub mod person;
     pub mod upstream;
 }
 

@@ -33,7 +33,7 @@ const LOST_SESSION: [i32; 2] = [-32_000, -32_001];
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     link: Arc<LinkState>,
-    /// A server over HTTP may forget us without closing anything.
+    /// Whether the server is reached over HTTP: then it may forget us without closing anything.
     over_http: bool,
     /// Replaced when the server says that it changed.
     list: Mutex<Arc<ToolList>>,

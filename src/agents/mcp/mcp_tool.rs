@@ -8,10 +8,10 @@ use talaria_platform::BoxFuture;
 use super::connection::{ConnectionUse, RequestFailure};
 use super::server_actor::McpServer;
 use super::tool_list::ListedTool;
-use crate::agent::{AnswerForm, Ask, AskChoice, DenyReason};
+use crate::agent::{AnswerForm, Ask};
+use crate::agents::tools::approval::approve;
 use crate::agents::tools::{AgentTool, ToolCall, ToolFailure, ToolSpec, cap_result};
 use crate::config::ToolPermission;
-use crate::i18n::TextKey;
 use crate::util::one_line;
 
 /// Characters of the line that shows a call.
@@ -94,28 +94,7 @@ impl McpTool {
             cwd: None,
             form: AnswerForm::default(),
         };
-        let reason = match call.out.ask(ask).await {
-            AskChoice::Allow(_) => return Ok(()),
-            AskChoice::Deny(reason) => reason,
-            // An approval has neither.
-            AskChoice::Option(_) | AskChoice::Text(_) => DenyReason::Failed,
-        };
-        Err(match reason {
-            DenyReason::Person => ToolFailure::failed("A person refused this call. Do not try it again."),
-            DenyReason::Timeout => ToolFailure::Halt(TextKey::AskHalted.into()),
-            DenyReason::Stopped => ToolFailure::Stopped,
-            DenyReason::TooLong => {
-                ToolFailure::failed("The call was not shown to a person, because its arguments are too long.")
-            }
-            DenyReason::Restart
-            | DenyReason::Gone
-            | DenyReason::NothingToJudge
-            | DenyReason::TooMany
-            | DenyReason::Failed => ToolFailure::failed(format!(
-                "The call needs a person's approval, and got none ({}).",
-                reason.name()
-            )),
-        })
+        approve(call, ask, "The call").await
     }
 
     /// A failure in words that follow the server's name.

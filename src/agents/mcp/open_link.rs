@@ -43,7 +43,7 @@ pub(super) struct OpenLink {
     process: Option<ManagedProcess>,
 }
 
-/// Process and handshake of a server that did not come up. The process may still run.
+/// A server that did not come up. Its process may still run.
 pub(super) struct FailedLink {
     /// One line that says why.
     pub reason: String,
@@ -55,7 +55,7 @@ impl FailedLink {
         Self { reason: reason.into(), process: None }
     }
 
-    /// Ends what is left.
+    /// Ends the process in order, if there is one.
     pub(super) async fn end(self) {
         if let Some(process) = self.process {
             process.end().await;
@@ -205,7 +205,7 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
     }
 }
 
-/// The reason together with what the process itself says. `ends`: whether the process may be about to end by itself.
+/// The reason, together with the words of the process itself. `ends`: whether the process may be about to end by itself.
 async fn with_process(why: &str, process: &ManagedProcess, ends: bool) -> String {
     let exit = match ends {
         true => tokio::time::timeout(EXIT, process.exited()).await.ok().and_then(|exit| exit.code),

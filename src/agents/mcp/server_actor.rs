@@ -48,7 +48,7 @@ impl Default for McpPacing {
     }
 }
 
-/// Things that every server needs.
+/// Parts of the process that every server needs.
 #[derive(Clone)]
 pub(super) struct ServerContext {
     pub host: Arc<ProcessHost>,
@@ -212,7 +212,7 @@ impl McpServer {
 
     async fn run(self: Arc<Self>) {
         let mut pauses = self.context.pacing.pauses;
-        // Whatever ends this task, nobody may wait for it afterwards.
+        // However this task ends, nobody may wait for it afterwards.
         let _ended = self.ended.clone().drop_guard();
         if let Some(before) = &self.after {
             tokio::select! {

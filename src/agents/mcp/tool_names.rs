@@ -1,4 +1,4 @@
-//! Names of MCP tools for models. Pure.
+//! Gives MCP tools names that models can use. Pure.
 //!
 //! A model's protocol allows letters, digits, `_` and `-`, at most 64. Servers name their tools as they like, so two of
 //! them can come out alike, within one server and between two.

@@ -1,4 +1,4 @@
-//! The result of a call, as text for a model. Pure.
+//! Turns the result of a call into text for a model. Pure.
 //!
 //! A model gets the text parts. Pictures, sounds and files are named with their size: their bytes mean nothing to it as
 //! text, and would fill its window.
@@ -87,7 +87,7 @@ fn named(thing: &str, kind: Option<&str>, bytes: usize) -> ToolPart {
     ToolPart::Named(format!("[{thing}{kind}, {bytes} bytes, not shown]"))
 }
 
-/// Size of what the text encodes.
+/// Size of the bytes that the text encodes.
 fn base64_size(text: &str) -> usize {
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)

@@ -23,7 +23,7 @@ use crate::config::{BuiltinTool, McpSelection, ModelConfig, make_workspace};
 use crate::i18n::LocalizedText;
 use crate::store::Store;
 
-/// The tools of one agent, and what its system message says of notes and skills.
+/// The tools of one agent, and the sources of the notes and skills in its system message.
 #[derive(Default)]
 pub struct AgentTools {
     builtin: Vec<Arc<dyn AgentTool>>,
@@ -86,7 +86,7 @@ impl AgentTools {
         self.builtin.is_empty() && self.mcp.is_none()
     }
 
-    /// The tools with which the agent keeps what it learns.
+    /// The tools with which the agent learns.
     pub fn learning(&self) -> LearningTools {
         LearningTools { memory: self.notes.is_some(), skills: self.skills.is_some() }
     }
@@ -102,7 +102,7 @@ impl AgentTools {
         TurnTools { tools: Arc::new(ToolSet::new(tools)), problems }
     }
 
-    /// The tools of a review, which writes without asking: those that it is about.
+    /// The tools that a review is about. They write without asking.
     pub fn for_review(&self, about: LearningTools) -> ToolSet {
         let notes = self.notes.as_ref().filter(|_| about.memory);
         let notes = notes.map(|store| Arc::new(MemoryTool::new(store.clone())) as Arc<dyn AgentTool>);

@@ -1,4 +1,4 @@
-//! The output of a turn's loop: what the model says over several requests, as one answer.
+//! Joins the model's words over several requests of a turn into one answer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::reply::spoken_text;
 /// Stands between the texts of two requests.
 const SEPARATOR: &str = "\n\n";
 
-/// Passes events of the running request on to the turn, and keeps what the loop needs of them.
+/// Passes events of the running request on to the turn, and keeps those parts that the loop needs.
 pub struct LoopOutput<'a> {
     out: &'a dyn AgentOutput,
     state: Mutex<LoopState>,
@@ -25,9 +25,9 @@ pub struct LoopOutput<'a> {
 struct LoopState {
     /// Text of the running request.
     text: String,
-    /// Anything of the running request was passed on, so that it must not be repeated.
+    /// Whether anything of the running request was passed on: then it must not be repeated.
     shown: bool,
-    /// Some request has said something.
+    /// Whether any request of the turn has brought text.
     spoke: bool,
     /// Tokens of the requests before.
     before: TokenUsage,

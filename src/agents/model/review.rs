@@ -1,4 +1,4 @@
-//! The background review: the ordinary loop over a snapshot of a conversation, with tools that only keep things.
+//! Reviews a conversation in the background: the ordinary loop over a snapshot, with tools that only keep things.
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -29,7 +29,7 @@ const ABOUT_SKILLS: &str = "If the assistant found a way to do a task that was h
     write it down with the tool `skills` as short steps, or improve the skill that is there. Most conversations need none.";
 
 impl ModelAgent {
-    /// Reviews a conversation.
+    /// Runs one review to its end.
     pub(super) async fn run_review(&self, request: ReviewRequest) -> Result<ReviewResult, AgentError> {
         let ReviewRequest { turn, agent, session, notes, messages, about } = request;
         let tools = std::sync::Arc::new(self.tools.for_review(about));

@@ -43,7 +43,7 @@ pub struct CheckedCall {
 pub enum CallsEnd {
     /// Every call has a result; these are the messages for the model, in the order of the calls.
     Results(Vec<Value>),
-    /// The task halts with this sentence.
+    /// The task halts for this reason.
     Halted(LocalizedText),
     /// The turn was stopped.
     Stopped,
@@ -55,7 +55,7 @@ pub struct CallRunner<'a> {
     pub turn: &'a AgentTurn,
     /// The tools that it may call.
     pub tools: &'a ToolSet,
-    /// Where steps and records go.
+    /// Takes steps and records.
     pub out: &'a LoopOutput<'a>,
     /// Fired when the turn is stopped.
     pub stop: &'a CancellationToken,

@@ -65,9 +65,9 @@ pub struct TurnLoop<'a> {
     call_ids: HashSet<String>,
     /// Number of rounds so far.
     round: u32,
-    /// Messages are on record, so the next one must be too.
+    /// Whether messages are on record: then the next one must be too.
     recorded: bool,
-    /// People were told that the beginning of the conversation is left out, now or in an earlier turn.
+    /// Whether people were told that the beginning of the conversation is left out, now or in an earlier turn.
     told_of_window: bool,
 }
 
@@ -264,7 +264,7 @@ impl<'a> TurnLoop<'a> {
             .await
     }
 
-    /// An error of a turn whose tools ran must not make the engine run the turn again.
+    /// The error of a turn. Once tools ran, it must not make the engine run the turn again.
     fn after_tools(&self, error: AgentError) -> AgentError {
         match self.round {
             0 => error,

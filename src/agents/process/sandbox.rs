@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::ProcessSpec;
 
-pub use hidden_paths::{resolved, workspace_conflict};
+pub use hidden_paths::socket_paths;
 
 /// Name of the program.
 const PROGRAM: &str = "bwrap";
@@ -39,7 +39,7 @@ const RUNTIME_PROGRAMS: &str = "/run/current-system";
 /// Whether commands can be sandboxed on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxState {
-    /// With this program.
+    /// Commands run within this program.
     Bwrap(PathBuf),
     /// There is no `bwrap`.
     Missing,
@@ -89,13 +89,14 @@ impl SandboxState {
                 format!("commands of the terminal are sandboxed with {}", program.display())
             }
             Self::Missing => {
-                "commands of the terminal are not sandboxed: there is no bwrap; install the package \
-                              bubblewrap"
+                "commands of the terminal are not sandboxed, because there is no bwrap: they can read every \
+                              file of this user; install the package bubblewrap"
                     .to_owned()
             }
-            Self::NotWorking(reason) => {
-                format!("commands of the terminal are not sandboxed: bwrap does not work here ({reason})")
-            }
+            Self::NotWorking(reason) => format!(
+                "commands of the terminal are not sandboxed, because bwrap does not work here ({reason}): they can read \
+                 every file of this user"
+            ),
         }
     }
 
@@ -108,17 +109,10 @@ impl SandboxState {
     }
 }
 
-/// Sockets of other programs, and folders of them, that variables of ours name: they may lie outside of `/run`. To be
-/// hidden, because whoever reaches such a socket has the rights of its program.
-pub fn socket_paths(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let named = ["XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"].into_iter().filter_map(lookup);
-    named.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
-}
-
 fn wrap(program: &Path, mut spec: ProcessSpec, policy: &SandboxPolicy) -> ProcessSpec {
     let mut args = base_arguments(policy.network);
     let mut add = |words: &[&OsStr]| args.extend(words.iter().map(OsString::from));
-    let workspace = resolved(&policy.workspace);
+    let workspace = policy.workspace.canonicalize().unwrap_or_else(|_| policy.workspace.clone());
     add(&["--bind".as_ref(), workspace.as_ref(), workspace.as_ref()]);
     // After everything else, so that nothing uncovers them again.
     for path in hidden_paths::outermost(&policy.hidden) {
@@ -127,7 +121,7 @@ fn wrap(program: &Path, mut spec: ProcessSpec, policy: &SandboxPolicy) -> Proces
                 add(&["--tmpfs".as_ref(), path.as_ref(), "--remount-ro".as_ref(), path.as_ref()]);
             }
             Ok(_) => add(&["--ro-bind".as_ref(), "/dev/null".as_ref(), path.as_ref()]),
-            // It does not exist, or even we cannot see it.
+            // It is gone by now.
             Err(_) => {}
         }
     }
@@ -247,16 +241,6 @@ mod tests {
             "ROOT/work ROOT/work --tmpfs ROOT/state --remount-ro ROOT/state \
              --ro-bind /dev/null ROOT/talaria.yaml --chdir ROOT/work -- sh -c true"
         );
-    }
-
-    #[test]
-    fn sockets_of_other_programs_are_found_by_their_variables() {
-        let lookup = |name: &str| match name {
-            "SSH_AUTH_SOCK" => Some("/home/ann/agent".into()),
-            "XDG_RUNTIME_DIR" => Some("relative".into()),
-            _ => None,
-        };
-        assert_eq!(socket_paths(lookup), [PathBuf::from("/home/ann/agent")]);
     }
 
     #[test]

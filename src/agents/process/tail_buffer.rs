@@ -1,8 +1,8 @@
-//! The last bytes of a stream.
+//! Keeps the last bytes of a stream.
 
 use std::collections::VecDeque;
 
-/// Keeps the last bytes of everything that was pushed, within its limit.
+/// The last bytes of everything that was pushed, within a limit.
 #[derive(Debug)]
 pub struct TailBuffer {
     bytes: VecDeque<u8>,

@@ -6,42 +6,43 @@ use crate::i18n::TextKey;
 use super::{ToolCall, ToolFailure};
 
 /// Waits until people allow the action of `ask`. Every other answer is the failure of the call.
-pub async fn approve(call: &ToolCall<'_>, ask: Ask) -> Result<(), ToolFailure> {
+///
+/// `action` begins the sentence that tells the model of a denial, such as "The command".
+pub async fn approve(call: &ToolCall<'_>, ask: Ask, action: &str) -> Result<(), ToolFailure> {
     let choice = tokio::select! {
         choice = call.out.ask(ask) => choice,
         () = call.stop.cancelled() => return Err(ToolFailure::Stopped),
     };
     match choice {
         AskChoice::Allow(_) => Ok(()),
-        AskChoice::Deny(reason) => Err(denied(reason)),
+        AskChoice::Deny(reason) => Err(denied(reason, action)),
         // Neither fits an approval.
         AskChoice::Option(_) | AskChoice::Text(_) => {
-            Err(ToolFailure::failed("The answer neither allowed nor denied it, so nothing was done."))
+            Err(refused(action, "the answer neither allowed nor denied it"))
         }
     }
 }
 
-fn denied(reason: DenyReason) -> ToolFailure {
-    let words = match reason {
-        DenyReason::Stopped => return ToolFailure::Stopped,
+/// Only a person's no, and asks that nobody could judge, let the model go on. When nobody answers, the task halts; when
+/// the process ends, so does the call.
+fn denied(reason: DenyReason, action: &str) -> ToolFailure {
+    let why = match reason {
         DenyReason::Timeout => return ToolFailure::Halt(TextKey::AskHalted.into()),
+        DenyReason::Stopped | DenyReason::Restart => return ToolFailure::Stopped,
         DenyReason::Person => {
-            "A person refused this, so nothing was done. Do not try it again in another way; say what you wanted to do \
-             and ask how to go on."
+            "a person said no. Do not try it again in another way; say what you wanted to do and ask how to go on"
         }
-        DenyReason::Restart => "The gateway is ending and nobody could be asked, so nothing was done.",
-        DenyReason::Gone => "There is nobody here who could be asked for permission, so nothing was done.",
-        DenyReason::TooLong => {
-            "It is too long to be shown to a person in full, so nothing was done. Use a shorter one, such as a script in \
-             the workspace."
-        }
-        DenyReason::NothingToJudge => {
-            "There is nothing in it that a person could judge, so nothing was done."
-        }
-        DenyReason::TooMany => "This turn has asked for permission too often, so nothing was done.",
-        DenyReason::Failed => "The answer of a person could not be stored, so nothing was done.",
+        DenyReason::Gone => "there is nobody here who could be asked",
+        DenyReason::TooLong => "it is too long to be shown to a person in full. Make it shorter",
+        DenyReason::NothingToJudge => "it shows nothing that a person could judge",
+        DenyReason::TooMany => "this turn has asked for permission too often",
+        DenyReason::Failed => "the answer of a person could not be stored",
     };
-    ToolFailure::failed(words)
+    refused(action, why)
+}
+
+fn refused(action: &str, why: &str) -> ToolFailure {
+    ToolFailure::failed(format!("{action} was not allowed, so nothing was done: {why}."))
 }
 
 #[cfg(test)]
@@ -50,12 +51,18 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_to_the_model_and_silence_halts_the_task() {
+        let denied = |reason| super::denied(reason, "The command");
         assert_eq!(denied(DenyReason::Stopped), ToolFailure::Stopped);
+        assert_eq!(denied(DenyReason::Restart), ToolFailure::Stopped);
         let ToolFailure::Halt(words) = denied(DenyReason::Timeout) else { panic!("it goes on") };
-        assert_eq!(words.to_string(), "Nobody answered in time, so the task was halted.");
-        for (reason, part) in [(DenyReason::Person, "person refused"), (DenyReason::TooLong, "too long")] {
+        // In a room these words follow "cut short: ".
+        assert_eq!(words.to_string(), "nobody answered in time, so the task was halted");
+        for (reason, part) in
+            [(DenyReason::Person, "a person said no"), (DenyReason::TooLong, "it is too long")]
+        {
             let ToolFailure::Failed(words) = denied(reason) else { panic!("{reason:?}") };
-            assert!(words.contains(part), "{words}");
+            let start = format!("The command was not allowed, so nothing was done: {part}");
+            assert!(words.starts_with(&start), "{words}");
         }
     }
 }

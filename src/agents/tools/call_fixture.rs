@@ -27,7 +27,9 @@ impl ScriptedPerson {
 }
 
 impl AgentOutput for ScriptedPerson {
-    fn emit(&self, _event: TurnEvent<'_>) {}
+    fn emit(&self, event: TurnEvent<'_>) {
+        panic!("a tool emits nothing: {event:?}");
+    }
 
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
         self.asked.lock().push(ask);

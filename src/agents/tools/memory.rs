@@ -1,4 +1,4 @@
-//! `memory`: the agent's notes about the person or the room that it talks with.
+//! `memory`: reads and changes the agent's notes about the person or the room that it talks with.
 //!
 //! The notes that a call reads and changes are those of its turn ([`AgentTurn::notes`](crate::agent::AgentTurn::notes));
 //! no argument of the model chooses others. All notes are in the prompt of each turn, see [`prompt_section`].
@@ -17,7 +17,7 @@ use crate::util::one_line;
 /// Characters of a note in the line for people about a call.
 const SUBJECT: usize = 80;
 
-/// The tool `memory`.
+/// The tool `memory` of one agent.
 pub struct MemoryTool {
     store: Store,
 }

@@ -1,4 +1,4 @@
-//! `read_file`: a page of lines of a text file in the workspace.
+//! `read_file`: reads a page of lines of a text file in the workspace.
 //!
 //! The text is returned as it is, without line numbers: a model copies from it for `edit_file`. The whole file is read
 //! once to count its lines, but only the page is kept in memory.
@@ -120,9 +120,9 @@ struct LinePage {
     line: usize,
     /// Number of the last line in `text`.
     shown: usize,
-    /// No further line fits.
+    /// Whether no further line fits.
     is_full: bool,
-    /// The first line alone is longer than a page.
+    /// Whether the first line alone is longer than a page.
     is_cut: bool,
     /// The last byte that was read; `None` for an empty file.
     last_byte: Option<u8>,

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use talaria_platform::BoxFuture;
 
+use super::approval::approve;
 use super::arguments::{optional_switch, subject_line};
 use super::blocking::{CancelFlag, run_blocking};
-use super::denial::denied_call;
 use super::{AgentTool, ToolCall, ToolFailure, ToolSpec, cap_result, required_text};
-use crate::agent::{AnswerForm, Ask, AskChoice};
+use crate::agent::{AnswerForm, Ask};
 use crate::agents::confined_dir::WrittenFile;
 use crate::agents::skills::{
     SkillDraft, SkillLibrary, SkillOrigin, SkillReadError, SkillSet, SkillText, SkillWriteError,
@@ -123,14 +123,7 @@ impl SkillsTool {
             cwd: None,
             form: AnswerForm::default(),
         };
-        match call.out.ask(ask).await {
-            AskChoice::Allow(_) => Ok(()),
-            AskChoice::Deny(reason) => Err(denied_call(reason, "writing the skill")),
-            // The ask is an approval; any other answer allows nothing.
-            AskChoice::Option(_) | AskChoice::Text(_) => {
-                Err(ToolFailure::failed("writing the skill was not allowed"))
-            }
-        }
+        approve(call, ask, "Writing the skill").await
     }
 
     /// Whether the session has read this very text before. From now on it has.

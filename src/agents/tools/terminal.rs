@@ -1,4 +1,4 @@
-//! The tool `terminal`: runs a shell command in the workspace, if a person approves it.
+//! `terminal`: runs a shell command in the workspace, if a person approves it.
 //!
 //! A command sees a built-up environment without our secrets, and runs in a sandbox where there is one. Its process group
 //! ends with it, at its time limit, when the turn is stopped, and when we die.
@@ -36,7 +36,7 @@ const AFTER_TERM: Duration = Duration::from_secs(1);
 /// Names of variables that commands get beside the configured ones, asked for before each command.
 pub type FurtherVariables = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// The tool.
+/// The tool `terminal` of one agent.
 pub struct TerminalTool {
     parts: TerminalParts,
 }
@@ -156,7 +156,7 @@ impl TerminalTool {
 
     async fn run(&self, call: &ToolCall<'_>) -> Result<String, ToolFailure> {
         let request = self.read(call.arguments)?;
-        approve(call, self.ask(&request)).await?;
+        approve(call, self.ask(&request), "The command").await?;
         if call.stop.is_cancelled() {
             return Err(ToolFailure::Stopped);
         }

@@ -1,4 +1,4 @@
-//! `write_file`: writes a whole file of the workspace.
+//! `write_file`: creates a file of the workspace, or replaces all of it.
 
 use std::sync::Arc;
 

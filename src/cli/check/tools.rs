@@ -1,4 +1,5 @@
-//! Checks what the tools of agents need: folders, programs and the sandbox. Starts and changes nothing.
+//! Checks what the tools of agents need: folders, programs and the sandbox. Changes nothing, and starts nothing but the
+//! trial of the sandbox.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -8,11 +9,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 
 use super::can_be_made;
+use crate::agents::process::sandbox::SandboxState;
 use crate::config::{AgentSettings, BuiltinTool, Config, McpTransport, ModelConfig};
 use crate::ids::AgentName;
 
 /// Describes what the tools of the configured agents find on this machine. Returns problems that would fail the start.
-pub(super) fn look(config: &Config, path: Option<&OsStr>, text: &mut String) -> Vec<(String, String)> {
+/// `sandbox` is called only if an agent has the terminal.
+pub(super) fn look<'a>(
+    config: &Config,
+    path: Option<&OsStr>,
+    sandbox: impl FnOnce() -> &'a SandboxState,
+    text: &mut String,
+) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
     for (name, model) in models(config) {
         if let Some(workspace) = &model.workspace {
@@ -46,21 +54,11 @@ pub(super) fn look(config: &Config, path: Option<&OsStr>, text: &mut String) -> 
         };
     }
     if has_tool(config, BuiltinTool::Terminal) {
-        text.push_str(&describe_sandbox(path));
+        let sandbox = sandbox();
+        let warning = if sandbox.is_on() { "" } else { "warning: " };
+        _ = write!(text, "\n{warning}{}\n", sandbox.describe());
     }
     wrong
-}
-
-/// Whether commands of the terminal are sandboxed, in a line of its own.
-// CALL SITE FOR THE SANDBOX: replace the look into PATH by `SandboxState::describe()` of `agents::process` once it is
-// there; it also tries whether `bwrap` may make namespaces.
-fn describe_sandbox(path: Option<&OsStr>) -> String {
-    match find_program("bwrap", path) {
-        Some(program) => format!("\nterminal: commands are sandboxed with {}\n", program.display()),
-        None => "\nwarning: terminal: commands are not sandboxed, because `bwrap` is not found in PATH: they can read \
-                 every file of this user; install bubblewrap\n"
-            .to_owned(),
-    }
 }
 
 fn look_at_workspace(name: &AgentName, workspace: &Path, text: &mut String) -> Option<(String, String)> {
@@ -138,10 +136,8 @@ mod tests {
         for file in ["home/skills/deploy/SKILL.md", "home/skills/mail.md", "home/skills/notes.txt"] {
             fs::write(at(file), "").unwrap();
         }
-        for program in ["bin/server", "bin/bwrap"] {
-            fs::write(at(program), "").unwrap();
-            fs::set_permissions(at(program), fs::Permissions::from_mode(0o700)).unwrap();
-        }
+        fs::write(at("bin/server"), "").unwrap();
+        fs::set_permissions(at("bin/server"), fs::Permissions::from_mode(0o700)).unwrap();
         let folder = scene.path().display().to_string();
         let yaml = format!(
             "agents:\n  a: {{kind: model, model: m, tools: [terminal, skills, mcp], workspace: {folder}/there}}\n  b: \
@@ -154,13 +150,13 @@ mod tests {
         let sources = ConfigSources { folder: scene.path().to_owned(), ..ConfigSources::default() };
         let home = at("home").display().to_string();
         let config = Config::load(&sources, &|name| (name == "TALARIA_HOME").then(|| home.clone())).unwrap();
-        let look = |path: Option<&Path>| {
+        let look = |path: Option<&Path>, sandbox: &SandboxState| {
             let mut text = String::new();
-            let wrong = super::look(&config, path.map(Path::as_os_str), &mut text);
+            let wrong = super::look(&config, path.map(Path::as_os_str), || sandbox, &mut text);
             let problem = wrong.iter().map(|(problem, hint)| format!("error: {problem}\nhint: {hint}\n"));
             format!("{text}\n{}", problem.collect::<String>()).replace(&folder, "DIR")
         };
-        insta::assert_snapshot!(look(Some(&at("bin"))), @"
+        insta::assert_snapshot!(look(Some(&at("bin")), &SandboxState::Bwrap("/usr/bin/bwrap".into())), @"
         note: the workspace DIR/later of the agent `b` is not there yet; it will be made
 
         MCP server `found`: its program is DIR/bin/server
@@ -173,13 +169,25 @@ mod tests {
 
         skills: 2 files in DIR/home/skills
 
-        terminal: commands are sandboxed with DIR/bin/bwrap
+        commands of the terminal are sandboxed with /usr/bin/bwrap
 
         error: the workspace DIR/bin/server/x of the agent `c` cannot be made
         hint: correct `agents.c.workspace`, or make that folder and give it to this user
         ");
-        let without = look(None);
-        assert!(without.contains("warning: terminal: commands are not sandboxed"), "{without}");
+        let without = look(None, &SandboxState::Missing);
+        assert!(without.contains("\nwarning: commands of the terminal are not sandboxed"), "{without}");
         assert!(without.contains("MCP server `found`: its program is not found"), "{without}");
+        let broken = look(None, &SandboxState::NotWorking("no namespaces".into()));
+        assert!(broken.contains("bwrap does not work here (no namespaces)"), "{broken}");
+    }
+
+    #[test]
+    fn without_a_terminal_no_sandbox_is_tried() {
+        let scene = tempfile::tempdir().unwrap();
+        let sources = ConfigSources { folder: scene.path().to_owned(), ..ConfigSources::default() };
+        let home = scene.path().display().to_string();
+        let config = Config::load(&sources, &|name| (name == "TALARIA_HOME").then(|| home.clone())).unwrap();
+        let wrong = look(&config, None, || panic!("it was tried"), &mut String::new());
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, RewindSupport, TurnEnd,
-    TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
+    RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::server::ServerSettings;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -111,7 +111,7 @@ impl Agent for Ticker {
             name: "ticker".into(),
             rewind: RewindSupport::Possible,
             resume: false,
-            learns: Default::default(),
+            learns: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

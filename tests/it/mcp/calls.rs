@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use serde_json::json;
-use talaria::access::GrantScope;
-use talaria::agent::{AskChoice, DenyReason};
+use talaria::agent::DenyReason;
 use talaria::agents::mcp::McpServerState;
 use talaria::agents::tools::ToolFailure;
 use talaria::config::{McpServerConfig, ToolPermission};
 
 use super::{SEEDED, scripted};
-use crate::support::mcp::{McpScene, PATIENCE, Person, call, names, permits};
+use crate::support::mcp::{McpScene, PATIENCE, call, names, permits};
+use crate::support::person::Person;
 
 fn failed(words: &str) -> Result<String, ToolFailure> {
     Err(ToolFailure::failed(words))
@@ -19,7 +19,7 @@ fn failed(words: &str) -> Result<String, ToolFailure> {
 #[tokio::test]
 async fn a_person_sees_exactly_what_would_be_called() {
     let scene = McpScene::new([("s", scripted("plain"))]);
-    let person = Person::saying(AskChoice::Allow(GrantScope::Once));
+    let person = Person::allowing();
     let arguments = json!({ "text": "rm -rf /\nnow", "deep": { "a": [1, true] } });
     assert_eq!(scene.calls_with("echo", arguments, &person).await, Ok("rm -rf /\nnow".to_owned()));
     let asked = person.asked.lock().clone();
@@ -42,11 +42,18 @@ async fn a_person_sees_exactly_what_would_be_called() {
 #[tokio::test]
 async fn without_an_approval_nothing_is_called() {
     let scene = McpScene::new([("s", scripted("plain"))]);
+    let refused =
+        |why: &str| ToolFailure::failed(format!("The call was not allowed, so nothing was done: {why}."));
     for (reason, failure) in [
-        (DenyReason::Person, ToolFailure::failed("A person refused this call. Do not try it again.")),
+        (
+            DenyReason::Person,
+            refused(
+                "a person said no. Do not try it again in another way; say what you wanted to do and ask how to go on",
+            ),
+        ),
         (DenyReason::Timeout, ToolFailure::Halt(talaria::i18n::TextKey::AskHalted.into())),
         (DenyReason::Stopped, ToolFailure::Stopped),
-        (DenyReason::Gone, ToolFailure::failed("The call needs a person's approval, and got none (gone).")),
+        (DenyReason::Gone, refused("there is nobody here who could be asked")),
     ] {
         let said = scene.calls_with("die", json!({}), &Person::denying(reason)).await;
         assert_eq!(said, Err(failure));
@@ -166,7 +173,7 @@ async fn has_cancelled(scene: &McpScene, times: usize) {
 #[tokio::test]
 async fn progress_is_shown_and_requests_of_the_server_are_refused() {
     let scene = McpScene::new([("s", scripted("plain"))]);
-    let person = Person::saying(AskChoice::Allow(GrantScope::Once));
+    let person = Person::allowing();
     assert_eq!(scene.calls_with("progress", json!({}), &person).await, Ok("done".to_owned()));
     let shown = person.progress.lock().clone();
     assert!(shown.iter().all(|line| line.starts_with("step ")), "{shown:?}");

@@ -9,7 +9,8 @@ use talaria::agents::tools::ToolFailure;
 use talaria::config::{McpServerConfig, ToolPermission};
 
 use super::scripted;
-use crate::support::mcp::{McpScene, Person, call, permits, stdio};
+use crate::support::mcp::{McpScene, call, permits, stdio};
+use crate::support::person::Person;
 
 /// The server cannot even get its folder, for a reason that the test changes: so each attempt shows, and no process or
 /// network is waited for while the clock stands still.
@@ -82,7 +83,7 @@ async fn a_reload_keeps_what_did_not_change_and_ends_the_rest() {
     assert!(scene.servers.changes(&config).is_empty());
     let states: Vec<_> = scene.servers.status().into_iter().map(|status| status.state).collect();
     assert_eq!(states, [McpServerState::Running, McpServerState::NotStarted]);
-    let person = Person::saying(talaria::agent::AskChoice::Allow(talaria::access::GrantScope::Once));
+    let person = Person::allowing();
     let said = call(&**before, json!({}), &person).await;
     let words = "The MCP server `t` was removed or changed in the configuration.";
     assert_eq!(said, Err(ToolFailure::failed(words)));

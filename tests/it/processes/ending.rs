@@ -98,7 +98,7 @@ async fn a_dropped_process_ends() {
         let text = format!("{HOLD_GATE} {STUBBORN}");
         let mut process = host(folder.path()).spawn(script(folder.path(), stdin, &text)).unwrap();
         gate.is_held().await;
-        // Whoever holds its streams does not keep it alive.
+        // Holding its streams does not keep it alive.
         let _streams = (process.take_stdin(), process.take_stdout());
         drop(process);
         gate.all_have_gone().await;

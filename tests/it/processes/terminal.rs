@@ -4,50 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use talaria::access::GrantScope;
-use talaria::agent::{AgentError, AgentOutput, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent};
+use talaria::agent::{AskChoice, DenyReason};
 use talaria::agents::process::count_children;
 use talaria::agents::process::sandbox::SandboxState;
 use talaria::agents::tools::terminal::{TerminalParts, TerminalTool};
 use talaria::agents::tools::{AgentTool as _, RESULT_BYTES, ToolCall, ToolFailure};
 use talaria::config::TerminalConfig;
-use talaria_platform::{BoxFuture, CancellationToken};
+use talaria_platform::CancellationToken;
 use tokio::sync::Notify;
 
 use super::{Gate, PATIENCE, STUBBORN, host, nobody_is_left, sandbox};
-use crate::proxy::ending::turn;
-
-/// Answers every ask in the same way.
-pub struct Person {
-    answer: AskChoice,
-    asked: Mutex<Vec<Ask>>,
-}
-
-impl Person {
-    pub fn answers(answer: AskChoice) -> Self {
-        Self { answer, asked: Mutex::new(Vec::new()) }
-    }
-
-    pub fn allows() -> Self {
-        Self::answers(AskChoice::Allow(GrantScope::Once))
-    }
-}
-
-impl AgentOutput for Person {
-    fn emit(&self, _event: TurnEvent<'_>) {}
-
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
-        self.asked.lock().push(ask);
-        let answer = self.answer.clone();
-        Box::pin(async { answer })
-    }
-
-    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
+use crate::support::person::{Person, turn};
 
 /// A tool whose workspace is `folder`, which counts as the state folder too.
 pub fn terminal(folder: &Path, sandbox: SandboxState) -> TerminalTool {
@@ -63,7 +31,7 @@ pub fn terminal(folder: &Path, sandbox: SandboxState) -> TerminalTool {
 
 /// Calls the tool with a person who allows everything.
 pub async fn run(tool: &TerminalTool, arguments: Value) -> Result<String, ToolFailure> {
-    call(tool, &object(arguments), &Person::allows(), &CancellationToken::new(), &|_| {}).await
+    call(tool, &object(arguments), &Person::allowing(), &CancellationToken::new(), &|_| {}).await
 }
 
 async fn call(
@@ -126,13 +94,13 @@ async fn only_an_approval_runs_the_command() {
     let tool = terminal(folder.path(), SandboxState::Missing);
     let arguments = object(json!({ "command": "echo x > ran" }));
     for (answer, part) in [
-        (AskChoice::Deny(DenyReason::Person), "person refused"),
+        (AskChoice::Deny(DenyReason::Person), "a person said no"),
         (AskChoice::Deny(DenyReason::Gone), "nobody here"),
         (AskChoice::Deny(DenyReason::TooLong), "too long"),
         (AskChoice::Option("yes".into()), "nothing was done"),
         (AskChoice::Text("yes".into()), "nothing was done"),
     ] {
-        let person = Person::answers(answer.clone());
+        let person = Person::saying(answer.clone());
         let ended = call(&tool, &arguments, &person, &CancellationToken::new(), &|_| {}).await;
         let Err(ToolFailure::Failed(words)) = ended else { panic!("{answer:?}: {ended:?}") };
         assert!(words.contains(part), "{words}");
@@ -140,7 +108,7 @@ async fn only_an_approval_runs_the_command() {
         assert!(asked[0].title.contains("not sandboxed") && asked[0].detail == "echo x > ran");
     }
     for reason in [DenyReason::Stopped, DenyReason::Timeout] {
-        let person = Person::answers(AskChoice::Deny(reason));
+        let person = Person::denying(reason);
         let ended = call(&tool, &arguments, &person, &CancellationToken::new(), &|_| {}).await;
         assert!(matches!(
             (reason, ended),
@@ -213,7 +181,7 @@ async fn a_stop_ends_the_command() {
             assert_eq!(line, "begun");
             stop.cancel();
         };
-        let ended = call(&tool, &arguments, &Person::allows(), &stop, &progress).await;
+        let ended = call(&tool, &arguments, &Person::allowing(), &stop, &progress).await;
         assert_eq!(ended, Err(ToolFailure::Stopped));
         gate.is_held().await;
         gate.all_have_gone().await;
@@ -230,7 +198,7 @@ async fn a_dropped_call_ends_the_command() {
         let arguments =
             object(json!({ "command": format!("exec 9>gate; echo x >&9; echo begun; {STUBBORN}") }));
         let begun = Notify::new();
-        let (person, stop) = (Person::allows(), CancellationToken::new());
+        let (person, stop) = (Person::allowing(), CancellationToken::new());
         let progress = |_: &str| begun.notify_one();
         tokio::select! {
             ended = call(&tool, &arguments, &person, &stop, &progress) => panic!("{ended:?}"),

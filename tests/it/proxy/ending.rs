@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use rusqlite::OpenFlags;
 use rustix::process::Signal;
 use talaria::agent::{
-    Agent as _, AgentError, AgentOutput, AgentScratch, AgentTurn, Ask, AskChoice, AttemptKind, DenyReason,
-    SessionMessage, TurnEnd, TurnEvent, TurnOrigin,
+    Agent as _, AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEnd,
+    TurnEvent,
 };
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources};
@@ -218,30 +218,12 @@ fn proxy(upstream: &Upstream) -> ProxyAgent {
 }
 
 /// A turn that asks for nothing.
-pub fn turn() -> AgentTurn {
+fn turn() -> AgentTurn {
+    let session = SessionId("20260101_000000_00000000".into());
     AgentTurn {
-        id: TurnId("0123456789abcdef".into()),
-        agent: AgentName::proxy(),
-        session: SessionId("20260101_000000_00000000".into()),
-        upstream: None,
-        context: String::new(),
-        fallback_context: String::new(),
-        history: Vec::new(),
         prompt: "hi".into(),
-        parts: Vec::new(),
-        images: Vec::new(),
-        files: Vec::new(),
         key: "k".into(),
-        origin: TurnOrigin::default(),
-        attempt: AttemptKind::First,
-        memory: None,
-        params: talaria::agent::ModelParams::default(),
-        notes: None,
-        model: None,
-        tokens_left: None,
-        hops: 0,
-        without_fallback: false,
-        scratch: AgentScratch::default(),
+        ..AgentTurn::new(TurnId("0123456789abcdef".into()), AgentName::proxy(), session)
     }
 }
 

@@ -5,19 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use talaria::access::GrantScope;
-use talaria::agent::{
-    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent,
-};
 use talaria::agents::mcp::{McpPacing, McpServerState, McpServers, McpTools};
 use talaria::agents::process::{ProcessHost, count_children};
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure};
 use talaria::config::{BaseUrl, McpServerConfig, McpTransport, Secret, ToolPermission};
-use talaria::ids::{AgentName, SessionId, TurnId};
-use talaria_platform::{BoxFuture, CancellationToken};
 use tempfile::TempDir;
+
+use super::person::{Person, turn};
 
 /// Longest wait. Only a failure takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +56,7 @@ impl McpScene {
 
     /// Calls a tool of the only server, `s`, with the approval of a person.
     pub async fn calls(&self, tool: &str, arguments: Value) -> Result<String, ToolFailure> {
-        self.calls_with(tool, arguments, &Person::saying(AskChoice::Allow(GrantScope::Once))).await
+        self.calls_with(tool, arguments, &Person::allowing()).await
     }
 
     /// Calls a tool of the server `s`; this person answers.
@@ -172,40 +167,4 @@ pub async fn call(tool: &dyn AgentTool, arguments: Value, person: &Person) -> Re
         stop: &person.stop,
     };
     tool.call(call).await
-}
-
-/// The person of a turn, and everything that they are shown.
-pub struct Person {
-    says: AskChoice,
-    pub asked: Mutex<Vec<Ask>>,
-    pub progress: Mutex<Vec<String>>,
-    pub stop: CancellationToken,
-}
-
-impl Person {
-    pub fn saying(says: AskChoice) -> Self {
-        Self { says, asked: Mutex::default(), progress: Mutex::default(), stop: CancellationToken::new() }
-    }
-
-    pub fn denying(reason: DenyReason) -> Self {
-        Self::saying(AskChoice::Deny(reason))
-    }
-}
-
-impl AgentOutput for Person {
-    fn emit(&self, _event: TurnEvent<'_>) {}
-
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
-        self.asked.lock().push(ask);
-        let says = self.says.clone();
-        Box::pin(async { says })
-    }
-
-    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-fn turn() -> AgentTurn {
-    AgentTurn::new(TurnId("0".into()), AgentName::local(), SessionId("s".into()))
 }

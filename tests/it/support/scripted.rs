@@ -16,8 +16,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
-    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, NoteScope, OptionKind,
-    PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, TurnEnd, TurnEvent, TurnOrigin,
+    AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, LearningTools,
+    NoteScope, OptionKind, PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, TurnEnd,
+    TurnEvent, TurnOrigin,
 };
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::time::Instant;
@@ -132,7 +133,7 @@ impl Scripted {
             name: name.into(),
             rewind,
             resume: resumable,
-            learns: Default::default(),
+            learns: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         };

@@ -141,7 +141,24 @@ async fn a_denial_is_told_to_the_model() {
     let asked = gateway.room().is_asked("rm -rf /").await;
     gateway.room().says("@ann", &format!("/deny {}", asked.code)).await;
     gateway.room().shows("Then not.").await;
-    assert_eq!(told(&upstream.prompts()[1]).last().unwrap(), "tool for a: Error: a person said no");
+    let denial = told(&upstream.prompts()[1]).pop().unwrap();
+    let expected = "tool for a: Error: It was not allowed, so nothing was done: a person said no";
+    assert!(denial.starts_with(expected), "{denial}");
+}
+
+#[tokio::test]
+async fn without_an_answer_the_task_halts() {
+    let upstream = Upstream::plain().await;
+    let run = ScriptedTool::new("run", ToolScript::Asks);
+    upstream.answers(calls("I will clean up.", &[("a", "run", r#"{"what":"rm -rf build"}"#)]));
+    let gateway = agent_with(&upstream, &[&run]).await;
+
+    gateway.room().says("@ann", "clean up").await;
+    gateway.room().is_asked("rm -rf build").await;
+    // Nothing else goes over the network from here on, so the clock may run ahead.
+    tokio::time::pause();
+    gateway.room().shows("(cut short: nobody answered in time, so the task was halted)").await;
+    assert_eq!(upstream.prompts().len(), 1);
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use talaria::agent::{AnswerForm, Ask, AskChoice, DenyReason, SharedAgent};
+use talaria::agent::{AnswerForm, Ask, SharedAgent};
 use talaria::agents::model::AgentTools;
+use talaria::agents::tools::approval::approve;
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure, ToolSpec};
 use talaria::config::ModelConfig;
-use talaria::i18n::LocalizedText;
 use talaria_platform::BoxFuture;
 use tokio::sync::Semaphore;
 
@@ -78,16 +78,7 @@ impl AgentTool for ScriptedTool {
                     let detail = self.subject(call.arguments);
                     let form = AnswerForm::default();
                     let ask = Ask { title: "Run a command".to_owned(), detail, cwd: None, form };
-                    match call.out.ask(ask).await {
-                        AskChoice::Allow(_) => Ok("it ran".to_owned()),
-                        AskChoice::Deny(DenyReason::Timeout) => {
-                            Err(ToolFailure::Halt(LocalizedText::Said("nobody answered".to_owned())))
-                        }
-                        AskChoice::Deny(DenyReason::Stopped) => Err(ToolFailure::Stopped),
-                        AskChoice::Deny(_) | AskChoice::Option(_) | AskChoice::Text(_) => {
-                            Err(ToolFailure::failed("a person said no"))
-                        }
-                    }
+                    approve(&call, ask, "It").await.map(|()| "it ran".to_owned())
                 }
                 ToolScript::Panics => panic!("as the test wants it"),
             }
@@ -100,7 +91,7 @@ pub async fn agent_with(upstream: &Upstream, tools: &[&ScriptedTool]) -> TestGat
     agent_as(upstream, tools, |_| {}).await
 }
 
-/// The same, with a change of the agent's configuration.
+/// A gateway whose agent has these tools and a changed configuration.
 pub async fn agent_as(
     upstream: &Upstream,
     tools: &[&ScriptedTool],

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm,
-    Ask, AskChoice, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Ask, AskChoice, LearningTools, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
 use talaria::config::{Config, ConfigSources, ReviewConfig};
 use talaria::delivery::DisplaySettings;
@@ -97,7 +97,7 @@ impl Agent for Asker {
             name: TextKey::AgentRemote.into(),
             rewind: RewindSupport::Possible,
             resume: false,
-            learns: Default::default(),
+            learns: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

@@ -50,7 +50,7 @@ impl InputPump {
         self.is_hung_up
     }
 
-    /// Closes the input of the command, whatever has not been written.
+    /// Closes the input of the command. Bytes that were not written are lost.
     pub(super) fn close(&mut self) {
         self.target = None;
         self.buffer.clear();

@@ -1,28 +1,9 @@
 use super::*;
-use crate::agent::{
-    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent,
-};
-use crate::ids::{AgentName, SessionId, TurnId};
-
-/// An output that nothing is expected of.
-struct NoOutput;
-
-impl AgentOutput for NoOutput {
-    fn emit(&self, event: TurnEvent<'_>) {
-        panic!("{event:?}");
-    }
-
-    fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
-        Box::pin(async { AskChoice::Deny(DenyReason::Person) })
-    }
-
-    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
+use crate::agent::AgentTurn;
+use crate::agents::tools::call_fixture::{ScriptedPerson, turn_in};
 
 fn turn(notes: Option<NoteScope>) -> AgentTurn {
-    AgentTurn { notes, ..AgentTurn::new(TurnId("0".into()), AgentName::local(), SessionId("s".into())) }
+    AgentTurn { notes, ..turn_in("s") }
 }
 
 fn person(person: &str) -> NoteScope {
@@ -38,7 +19,8 @@ fn tool() -> (tempfile::TempDir, MemoryTool) {
 async fn call(tool: &MemoryTool, notes: Option<NoteScope>, arguments: Value) -> Result<String, ToolFailure> {
     let (turn, stop) = (turn(notes), talaria_platform::CancellationToken::new());
     let arguments = arguments.as_object().unwrap();
-    let call = ToolCall { arguments, turn: &turn, out: &NoOutput, progress: &|_| {}, stop: &stop };
+    let person = ScriptedPerson::absent();
+    let call = ToolCall { arguments, turn: &turn, out: &person, progress: &|_| {}, stop: &stop };
     tool.call(call).await
 }
 

@@ -38,7 +38,7 @@ pub(super) struct FileWalk<'a> {
     pending: Vec<PendingEntry>,
     /// Only files that match.
     glob: Option<Override>,
-    /// Something was left out because of a limit.
+    /// Whether a limit left something out.
     is_incomplete: bool,
 }
 

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::access::GrantScope;
-use crate::agent::DenyReason;
+use crate::agent::{AskChoice, DenyReason};
 use crate::agents::tools::call_fixture::{ScriptedPerson, call, call_with};
 use crate::i18n::TextKey;
 
@@ -112,7 +112,7 @@ async fn without_an_approval_nothing_is_written() {
         async |choice| call_with(&tool, &draft(), "s", &ScriptedPerson::who_says(choice)).await.unwrap_err();
     let denied = async |reason| answered(AskChoice::Deny(reason)).await;
     assert!(matches!(denied(DenyReason::Person).await, ToolFailure::Failed(_)));
-    assert_eq!(denied(DenyReason::Timeout).await, ToolFailure::Halt(TextKey::HaltedUnanswered.into()));
+    assert_eq!(denied(DenyReason::Timeout).await, ToolFailure::Halt(TextKey::AskHalted.into()));
     assert_eq!(denied(DenyReason::Stopped).await, ToolFailure::Stopped);
     assert!(matches!(answered(AskChoice::Text("yes".to_owned())).await, ToolFailure::Failed(_)));
     assert!(scene.learned().is_empty());

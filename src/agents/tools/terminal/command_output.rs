@@ -1,4 +1,4 @@
-//! The output of a command, as much of it as a model may get: its beginning and its end.
+//! Keeps as much of a command's output as a model may get: its beginning and its end.
 
 use super::plain_text::plain_text;
 use crate::agents::process::tail_buffer::TailBuffer;
@@ -66,7 +66,7 @@ impl CommandOutput {
         Some(line)
     }
 
-    /// The output as plain text that ends with a line end, and says what is missing.
+    /// The output as plain text that ends with a line end, and says how much is missing.
     pub(super) fn text(&self) -> String {
         let mut text = if self.left_out == 0 {
             let whole = [self.head.as_slice(), &self.tail.bytes()].concat();

@@ -18,11 +18,11 @@ const CHUNK: usize = 16 * 1024;
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandEnd {
-    /// By itself.
+    /// It ended by itself.
     Exited(ProcessExit),
-    /// At its limit.
+    /// We ended it at its limit.
     TimedOut,
-    /// With its turn.
+    /// We ended it, because its turn was stopped.
     Stopped,
 }
 

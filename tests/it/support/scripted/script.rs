@@ -94,7 +94,7 @@ impl Script {
         self.does(Does::Notes(words.map(ToOwned::to_owned)))
     }
 
-    /// Reports the final text, whatever was streamed.
+    /// Reports a final text, which may differ from the streamed one.
     pub fn whole(self, text: &str) -> Self {
         self.does(Does::Whole(text.to_owned()))
     }
