@@ -182,9 +182,9 @@ impl Turns {
             let rules = self.live.now();
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
-                token_budget::tell_crossed_marks(tx, &row, end.usage, &rules, max)?;
                 let mut due = None;
                 if let Some(asked) = tx.request_agent(&row.id)? {
+                    token_budget::tell_crossed_marks(tx, &row, &asked, end.usage, &rules, max)?;
                     if stays {
                         tx.agent_answered(&row.session, &asked)?;
                         let learns = about.taking(&own, &asked).map(|asked| asked.learns).unwrap_or_default();

@@ -31,9 +31,9 @@ const ABOUT_SKILLS: &str = "If the assistant found a way to do a task that was h
 impl ModelAgent {
     /// Reviews a conversation.
     pub(super) async fn run_review(&self, request: ReviewRequest) -> Result<ReviewResult, AgentError> {
-        let ReviewRequest { turn, agent, session, notes, messages, about } = request;
+        let ReviewRequest { turn, agent, session, notes, messages, about, tokens_left } = request;
         let tools = std::sync::Arc::new(self.tools.for_review(about));
-        let turn = AgentTurn { notes, ..AgentTurn::new(turn, agent, session) };
+        let turn = AgentTurn { notes, tokens_left, ..AgentTurn::new(turn, agent, session) };
         let mut system = vec![INSTRUCTIONS.to_owned()];
         system.extend(about.memory.then(|| ABOUT_MEMORY.to_owned()));
         system.extend(about.skills.then(|| ABOUT_SKILLS.to_owned()));
@@ -51,8 +51,17 @@ impl ModelAgent {
         let (out, stop) = (ReviewOutput::default(), CancellationToken::new());
         let limits = LoopLimits { rounds: ROUNDS, ..self.limits() };
         let review = TurnLoop::new(self, &turn, body.to_string().as_bytes(), tools, limits, &out, &stop)?;
-        review.run().await?;
-        Ok(out.result.into_inner())
+        let ended = review.run().await;
+        let result = out.result.into_inner();
+        match ended {
+            Err(error) if result == ReviewResult::default() => Err(error),
+            // Tokens count, and people are told what was kept, also if the rest failed.
+            Err(error) => {
+                tracing::warn!(%error, "a review broke off");
+                Ok(result)
+            }
+            Ok(_) => Ok(result),
+        }
     }
 }
 
