@@ -76,11 +76,11 @@ impl Turns {
         }
         let (session, settings) = (turn.session.clone(), &self.settings);
         let (messages, bytes) = (settings.history_messages, settings.history_bytes);
-        let (payer, payee, budget) = (TokenPayer::of(&turn.source), name.clone(), self.live.now().budget);
+        let (payer, reviewer, budget) = (TokenPayer::of(&turn.source), name.clone(), self.live.now().budget);
         let (messages, tokens_left) = self
             .store
             .read(move |tx| {
-                let tokens_left = token_budget::tokens_left(tx, budget, &payer, &payee)?;
+                let tokens_left = token_budget::tokens_left(tx, budget, &payer, &reviewer)?;
                 Ok((tx.history(&session, messages, bytes)?, tokens_left))
             })
             .await?;

@@ -1,5 +1,7 @@
 //! The background review: the ordinary loop over a snapshot of a conversation, with tools that only keep things.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use serde_json::json;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -14,6 +16,9 @@ use crate::config::BuiltinTool;
 
 /// Rounds of tool calls in one review. A few notes need no more.
 const ROUNDS: u32 = 8;
+
+/// Time of one review: shorter than that of the engine, so that the part that was kept is still told.
+const TIME: Duration = Duration::from_secs(4 * 60);
 
 /// Bytes of the conversation that a review reads: its newest part.
 const SNAPSHOT: usize = 96 * 1024;
@@ -51,17 +56,16 @@ impl ModelAgent {
         let (out, stop) = (ReviewOutput::default(), CancellationToken::new());
         let limits = LoopLimits { rounds: ROUNDS, ..self.limits() };
         let review = TurnLoop::new(self, &turn, body.to_string().as_bytes(), tools, limits, &out, &stop)?;
-        let ended = review.run().await;
+        let ended = tokio::time::timeout(TIME, review.run()).await;
         let result = out.result.into_inner();
+        // Tokens count, and people are told what was kept, also if the rest failed.
         match ended {
-            Err(error) if result == ReviewResult::default() => Err(error),
-            // Tokens count, and people are told what was kept, also if the rest failed.
-            Err(error) => {
-                tracing::warn!(%error, "a review broke off");
-                Ok(result)
-            }
-            Ok(_) => Ok(result),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) if result == ReviewResult::default() => return Err(error),
+            Ok(Err(error)) => tracing::warn!(%error, "a review broke off"),
+            Err(_) => tracing::warn!("a review took too long and was ended"),
         }
+        Ok(result)
     }
 }
 
