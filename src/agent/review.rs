@@ -34,6 +34,8 @@ pub struct ReviewRequest {
     pub messages: Vec<SessionMessage>,
     /// The reasons for the review.
     pub about: LearningTools,
+    /// Tokens that the review may use; `None` without a budget.
+    pub tokens_left: Option<u64>,
 }
 
 /// The result of a review.

@@ -220,7 +220,8 @@ impl StreamFormat for ChatChunks {
                     StepState::Failed => "failed",
                 };
                 let (tool, call) = (&step.title, &step.id);
-                let data = json!({ "tool": tool, "label": tool, "toolCallId": call, "status": status });
+                let label = step.detail.as_ref().unwrap_or(tool);
+                let data = json!({ "tool": tool, "label": label, "toolCallId": call, "status": status });
                 out.event(Some(TOOL_PROGRESS), Some(&id()), &self.aside(data));
             }
             TurnEvent::Asked(asked) => {

@@ -1,5 +1,6 @@
 //! `GET /v1/runs/{run_id}/events`: streams any run of the caller, running or finished.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,7 +54,12 @@ pub async fn read(
     let after = turn_headers.last_event.clone().or(after);
     let session = caller.name_of(&turn.session);
     let reader = TurnReader::open(&server, &caller, &turn.id, after.as_deref());
-    let events = RunEvents { run: turn.id.clone(), session: session.clone(), live: server.live.clone() };
+    let events = RunEvents {
+        run: turn.id.clone(),
+        session: session.clone(),
+        live: server.live.clone(),
+        started: HashSet::new(),
+    };
     let answer = reader.map(|reader| reader.stream(events)).map_err(ApiError::from);
     Ok(turn_headers.name(answer, &session, &turn.id))
 }
@@ -65,6 +71,8 @@ struct RunEvents {
     session: String,
     /// Texts of notices.
     live: Arc<LiveRules>,
+    /// Ids of the steps that this reader saw begin.
+    started: HashSet<String>,
 }
 
 impl RunEvents {
@@ -86,11 +94,14 @@ impl StreamFormat for RunEvents {
             TurnEvent::Text(text) => self.tell("message.delta", &id, json!({ "delta": text }), out),
             TurnEvent::Thought(text) => self.tell("reasoning.available", &id, json!({ "text": text }), out),
             TurnEvent::Step(step) => {
-                let tool = json!({ "tool": step.title, "tool_call_id": step.id });
-                let ended =
-                    |error: bool| json!({ "error": error, "tool": step.title, "tool_call_id": step.id });
+                let (tool, call, preview) = (&step.title, &step.id, &step.detail);
+                let running = json!({ "tool": tool, "tool_call_id": call, "preview": preview });
+                let ended = |error: bool| json!({ "error": error, "tool": tool, "tool_call_id": call });
                 match step.state {
-                    StepState::Running => self.tell("tool.started", &id, tool, out),
+                    StepState::Running if self.started.insert(call.clone()) => {
+                        self.tell("tool.started", &id, running, out);
+                    }
+                    StepState::Running => self.tell("tool.progress", &id, running, out),
                     StepState::Done => self.tell("tool.completed", &id, ended(false), out),
                     StepState::Failed => self.tell("tool.completed", &id, ended(true), out),
                 }

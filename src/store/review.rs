@@ -49,3 +49,82 @@ impl Tx<'_> {
         Ok(due)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use talaria_platform::{Place, UserId};
+
+    use super::*;
+    use crate::rules::{SessionKey, SessionRules};
+    use crate::store::tests::temporary;
+
+    const BOTH: LearningTools = LearningTools { memory: true, skills: true };
+    const MEMORY: LearningTools = LearningTools { memory: true, skills: false };
+    const SKILLS: LearningTools = LearningTools { memory: false, skills: true };
+    const NONE: LearningTools = LearningTools { memory: false, skills: false };
+
+    /// Counts turns of new sessions; each has the tools, the tool rounds and the reviews that are due after it.
+    async fn counted(memory: u32, skills: u32, turns: &[(LearningTools, u32, LearningTools)]) {
+        let (_folder, store) = temporary();
+        let turns = turns.to_vec();
+        store
+            .write(move |tx| {
+                let mut sessions = Vec::new();
+                for room in ["!one", "!two"] {
+                    let (place, who, rules) =
+                        (Place::room(room), UserId::from("@ann"), SessionRules::default());
+                    sessions.push(
+                        tx.session_for(&SessionKey::new(&"test".into(), &place, true, &who, rules))?.id,
+                    );
+                }
+                for (at, (tools, rounds, due)) in turns.iter().enumerate() {
+                    // Sessions count apart.
+                    for session in &sessions {
+                        let thresholds = ReviewThresholds { memory, skills };
+                        let counted = tx.count_for_review(session, *tools, *rounds, thresholds)?;
+                        assert_eq!(counted, *due, "turn {at} of {session}");
+                    }
+                }
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_review_is_due_at_the_threshold_and_then_after_as_many_again() {
+        let turns = [NONE, NONE, MEMORY, NONE, NONE, MEMORY, NONE].map(|due| (MEMORY, 7, due));
+        counted(3, 1, &turns).await;
+        counted(1, 0, &[(BOTH, 0, MEMORY), (BOTH, 0, MEMORY)]).await;
+    }
+
+    #[tokio::test]
+    async fn skills_count_rounds_and_memory_counts_turns() {
+        counted(
+            3,
+            10,
+            &[
+                (BOTH, 9, NONE),
+                (BOTH, 0, NONE),
+                // Each begins anew by itself.
+                (BOTH, 0, MEMORY),
+                (BOTH, 1, SKILLS),
+                (BOTH, 9, NONE),
+                (BOTH, 30, BOTH),
+                (BOTH, 9, NONE),
+            ],
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn only_tools_that_the_agent_has_are_counted() {
+        counted(2, 2, &[(SKILLS, 1, NONE), (MEMORY, 5, NONE), (NONE, 5, NONE), (BOTH, 0, MEMORY)]).await;
+        counted(2, 2, &[(SKILLS, 1, NONE), (SKILLS, 1, SKILLS), (BOTH, 1, NONE), (BOTH, 1, BOTH)]).await;
+    }
+
+    #[tokio::test]
+    async fn zero_is_never() {
+        counted(0, 0, &[(BOTH, 1000, NONE), (BOTH, 1000, NONE)]).await;
+    }
+}

@@ -84,7 +84,7 @@ impl Turns {
         let (files, more) = if conditions.permitted { (files, more_files) } else { (Vec::new(), 0) };
         let takes = account.is_some_and(|account| account.about().media);
         let (files, notes) = answer_files::sort(files, more, takes, words);
-        let notes = remarks.iter().fold(notes, |notes, remark| notes + "\n\n" + &words.say(remark));
+        let notes = remarks.iter().fold(notes, |notes, remark| format!("{notes}\n\n{}", words.say(remark)));
         let parts = match &turn.source {
             TurnSource::Room(question) => {
                 let shown = final_text() + notes.as_str();
@@ -182,9 +182,9 @@ impl Turns {
             let rules = self.live.now();
             let written = self.store.write(move |tx| {
                 tx.finish(&row, &end)?;
-                token_budget::tell_crossed_marks(tx, &row, end.usage, &rules, max)?;
                 let mut due = None;
                 if let Some(asked) = tx.request_agent(&row.id)? {
+                    token_budget::tell_crossed_marks(tx, &row, &asked, end.usage, &rules, max)?;
                     if stays {
                         tx.agent_answered(&row.session, &asked)?;
                         let learns = about.taking(&own, &asked).map(|asked| asked.learns).unwrap_or_default();

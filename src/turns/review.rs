@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Turns, source};
+use super::{Turns, source, token_budget};
 use crate::agent::{AgentTurn, LearningTools, NamedAgent, ReviewRequest, ReviewResult};
 use crate::i18n::TextKey;
 use crate::ids::AgentName;
@@ -55,7 +55,7 @@ impl Turns {
         });
     }
 
-    async fn review(&self, turn: &TurnRow, asked: AgentName, about: LearningTools) -> store::Result<()> {
+    async fn review(&self, turn: &Arc<TurnRow>, asked: AgentName, about: LearningTools) -> store::Result<()> {
         let name = self.settings.review.agent.clone().unwrap_or(asked);
         let agents = self.agents();
         let Some(agent) = agents.get(&name).cloned() else {
@@ -63,17 +63,35 @@ impl Turns {
             return Ok(());
         };
         let NamedAgent { name, agent } = NamedAgent { name, agent };
-        // Another agent may lack what the review is about.
+        let mut described = AgentTurn::new(turn.id.clone(), name.clone(), turn.session.clone());
+        source::describe(&turn.source, &mut described);
+        // Another agent may lack what the review is about, and an app without a session key has no notes.
         let has = agent.about().learns;
-        let about = LearningTools { memory: about.memory && has.memory, skills: about.skills && has.skills };
+        let about = LearningTools {
+            memory: about.memory && has.memory && described.notes.is_some(),
+            skills: about.skills && has.skills,
+        };
         if !about.any() {
             return Ok(());
         }
         let (session, settings) = (turn.session.clone(), &self.settings);
         let (messages, bytes) = (settings.history_messages, settings.history_bytes);
-        let messages = self.store.read(move |tx| tx.history(&session, messages, bytes)).await?;
-        let mut described = AgentTurn::new(turn.id.clone(), name.clone(), turn.session.clone());
-        source::describe(&turn.source, &mut described);
+        let (payer, reviewer, budget) = (TokenPayer::of(&turn.source), name.clone(), self.live.now().budget);
+        let (messages, tokens_left) = self
+            .store
+            .read(move |tx| {
+                let tokens_left = token_budget::tokens_left(tx, budget, &payer, &reviewer)?;
+                Ok((tx.history(&session, messages, bytes)?, tokens_left))
+            })
+            .await?;
+        let Ok(tokens_left) = tokens_left else {
+            tracing::info!(agent = %name, "a conversation is not reviewed, because a budget is used up");
+            return Ok(());
+        };
+        // The session may have been deleted since.
+        if messages.is_empty() {
+            return Ok(());
+        }
         let request = ReviewRequest {
             turn: turn.id.clone(),
             agent: name.clone(),
@@ -81,6 +99,7 @@ impl Turns {
             notes: described.notes,
             messages,
             about,
+            tokens_left,
         };
         match agent.review(request).await {
             Ok(result) => self.keep_review(turn, &name, result).await,
@@ -94,14 +113,14 @@ impl Turns {
     /// Counts the tokens of a review, and tells the room in one line that something was kept.
     async fn keep_review(
         &self,
-        turn: &TurnRow,
+        turn: &Arc<TurnRow>,
         agent: &AgentName,
         result: ReviewResult,
     ) -> store::Result<()> {
         tracing::info!(changed = ?result.changed, "a conversation was reviewed");
-        let (payer, agent, source) = (TokenPayer::of(&turn.source), agent.clone(), turn.source.clone());
+        let (payer, agent, row) = (TokenPayer::of(&turn.source), agent.clone(), turn.clone());
         let max = source::max_text(&self.delivery, &turn.source);
-        let (key, words) = (turn.id.send_key("review"), self.live.now().words.clone());
+        let (key, rules) = (turn.id.send_key("review"), self.live.now());
         let said = match result.changed {
             LearningTools { memory: false, skills: false } => None,
             LearningTools { memory: true, skills: false } => Some(TextKey::ReviewedMemory),
@@ -111,10 +130,10 @@ impl Turns {
         self.store
             .write(move |tx| {
                 tx.add_token_use(&payer, &agent, result.usage)?;
-                match (said, source::notice(&source, key.clone(), max)) {
-                    (Some(said), Some(notice)) => notice.tell(tx, &words, &said.into()),
-                    _ => Ok(()),
+                if let (Some(said), Some(notice)) = (said, source::notice(&row.source, key.clone(), max)) {
+                    notice.tell(tx, &rules.words, &said.into())?;
                 }
+                token_budget::tell_crossed_marks(tx, &row, &agent, result.usage, &rules, max)
             })
             .await?;
         if let Some(account) = self.account_of(&turn.source) {

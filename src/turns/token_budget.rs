@@ -44,19 +44,19 @@ pub(super) fn tokens_left(
     Ok(Ok(least))
 }
 
-/// Tells the room of a turn that just ended if its tokens crossed a mark of a budget. Called in the transaction that
-/// stores the end. Each mark is told once a day, and never to an app, which has no place to be told in.
+/// Tells the room of a turn if tokens that `agent` just used for it crossed a mark of a budget. Called in the transaction
+/// that counts them. Each mark is told once a day, and never to an app, which has no place to be told in.
 pub(super) fn tell_crossed_marks(
     tx: &Tx<'_>,
     turn: &TurnRow,
+    agent: &AgentName,
     usage: TokenUsage,
     rules: &Rules,
     max_text: usize,
 ) -> store::Result<()> {
     let Some(question) = turn.source.room() else { return Ok(()) };
-    let Some(agent) = tx.request_agent(&turn.id)? else { return Ok(()) };
     let payer = TokenPayer::of(&turn.source);
-    for (party, limit) in parties(rules.budget, &payer, &agent) {
+    for (party, limit) in parties(rules.budget, &payer, agent) {
         let after = tx.tokens_used(party)?;
         let before = after.saturating_sub(store::counted_tokens(usage));
         let Some((mark, phrase)) = crossed(party, limit, before, after) else { continue };

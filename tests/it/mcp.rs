@@ -4,7 +4,7 @@
 mod calls;
 mod hostile_http;
 mod lifecycle;
-mod scripted_server;
+pub mod scripted_server;
 mod starts;
 
 use talaria::config::McpServerConfig;

@@ -128,7 +128,7 @@ fn own_folder() -> PathBuf {
 
 /// The sandbox; `None`, with a reason that can be read, if this machine has none.
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
-fn sandbox() -> Option<SandboxState> {
+pub fn sandbox() -> Option<SandboxState> {
     match SandboxState::detect() {
         SandboxState::Missing => {
             println!("skipped: there is no bwrap (apt-get install bubblewrap)");

@@ -1,6 +1,12 @@
 //! Agents with tools, between a room and a scripted model server: the loop, its limits, and its transcript.
 
+mod budget;
 mod limits;
 mod looping;
+mod notes;
+mod review;
+mod secrets;
+mod skills;
+mod steps;
 pub mod support;
 mod transcript;

@@ -1,5 +1,7 @@
 //! Reviews a conversation in the background: the ordinary loop over a snapshot, with tools that only keep things.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use serde_json::json;
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -14,6 +16,9 @@ use crate::config::BuiltinTool;
 
 /// Rounds of tool calls in one review. A few notes need no more.
 const ROUNDS: u32 = 8;
+
+/// Time of one review: shorter than that of the engine, so that the part that was kept is still told.
+const TIME: Duration = Duration::from_secs(4 * 60);
 
 /// Bytes of the conversation that a review reads: its newest part.
 const SNAPSHOT: usize = 96 * 1024;
@@ -31,9 +36,9 @@ const ABOUT_SKILLS: &str = "If the assistant found a way to do a task that was h
 impl ModelAgent {
     /// Runs one review to its end.
     pub(super) async fn run_review(&self, request: ReviewRequest) -> Result<ReviewResult, AgentError> {
-        let ReviewRequest { turn, agent, session, notes, messages, about } = request;
+        let ReviewRequest { turn, agent, session, notes, messages, about, tokens_left } = request;
         let tools = std::sync::Arc::new(self.tools.for_review(about));
-        let turn = AgentTurn { notes, ..AgentTurn::new(turn, agent, session) };
+        let turn = AgentTurn { notes, tokens_left, ..AgentTurn::new(turn, agent, session) };
         let mut system = vec![INSTRUCTIONS.to_owned()];
         system.extend(about.memory.then(|| ABOUT_MEMORY.to_owned()));
         system.extend(about.skills.then(|| ABOUT_SKILLS.to_owned()));
@@ -51,8 +56,16 @@ impl ModelAgent {
         let (out, stop) = (ReviewOutput::default(), CancellationToken::new());
         let limits = LoopLimits { rounds: ROUNDS, ..self.limits() };
         let review = TurnLoop::new(self, &turn, body.to_string().as_bytes(), tools, limits, &out, &stop)?;
-        review.run().await?;
-        Ok(out.result.into_inner())
+        let ended = tokio::time::timeout(TIME, review.run()).await;
+        let result = out.result.into_inner();
+        // Tokens count, and people are told what was kept, also if the rest failed.
+        match ended {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) if result == ReviewResult::default() => return Err(error),
+            Ok(Err(error)) => tracing::warn!(%error, "a review broke off"),
+            Err(_) => tracing::warn!("a review took too long and was ended"),
+        }
+        Ok(result)
     }
 }
 

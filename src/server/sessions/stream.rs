@@ -1,6 +1,7 @@
 //! Writes a turn of a session as events, in the order and form that clients of the reference implementation
 //! know.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,6 +40,8 @@ pub struct SessionEvents {
     live: Arc<LiveRules>,
     /// Position of the reader; `None` at the end.
     at: Option<LogPosition>,
+    /// Ids of the steps that this reader saw begin.
+    started: HashSet<String>,
 }
 
 impl SessionEvents {
@@ -54,7 +57,8 @@ impl SessionEvents {
         let at = (after != Some(END)).then(|| after.map(position).unwrap_or_default());
         // Equal for every reader of the turn.
         let message = format!("msg_{}", run.0.trim_start_matches("run_"));
-        Self { session: session.to_owned(), run: run.clone(), message, asked, live, at }
+        let started = HashSet::new();
+        Self { session: session.to_owned(), run: run.clone(), message, asked, live, at, started }
     }
 
     /// Writes an event with the fields that all have. `seq` grows from event to event, also for a client that
@@ -99,14 +103,15 @@ impl StreamFormat for SessionEvents {
             }
             TurnEvent::Step(step) => {
                 let name = match step.state {
-                    StepState::Running => "tool.started",
+                    StepState::Running if self.started.insert(step.id.clone()) => "tool.started",
+                    StepState::Running => "tool.progress",
                     StepState::Done => "tool.completed",
                     StepState::Failed => "tool.failed",
                 };
-                // The arguments stay with the agent.
+                // The whole arguments stay with the agent.
                 let data = json!({
                     "message_id": message, "tool_name": step.title, "tool_call_id": step.id,
-                    "preview": null, "args": null,
+                    "preview": step.detail, "args": null,
                 });
                 (name, data)
             }

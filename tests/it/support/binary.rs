@@ -30,7 +30,12 @@ pub struct Talaria {
 impl Talaria {
     /// A talaria without any configuration.
     pub fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
+        Self::in_folder(&std::env::temp_dir())
+    }
+
+    /// A talaria without any configuration, with its state folder in this one.
+    pub fn in_folder(folder: &Path) -> Self {
+        let home = tempfile::tempdir_in(folder).unwrap();
         // Private, as talaria makes it. It would close an open folder, or refuse it.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
         Self { home, args: Vec::new(), vars: Vec::new(), open_files: None }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
+use talaria::agents::AgentServices;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
@@ -29,6 +30,9 @@ use super::scripted::{Script, Scripted};
 
 /// How long the fallback takes for its first word: the room's notice about it comes before.
 const FIRST_WORD: Duration = Duration::from_millis(500);
+
+/// Builds the agents of a scene anew with every start: they hold the store.
+pub type AgentBuilder = Arc<dyn Fn(&AgentServices) -> AgentTable + Send + Sync>;
 
 /// Settings that a scene can change.
 #[derive(Clone)]
@@ -66,6 +70,8 @@ pub struct Setup {
     pub stand_in_resumable: bool,
     /// A real agent in place of the scripted one.
     pub agent: Option<SharedAgent>,
+    /// Real agents in place of all others, built from the parts that they share.
+    pub build: Option<AgentBuilder>,
     /// Who may do what, and how places behave. By default everybody may talk, without limits.
     pub rules: AccountRules,
     /// Texts of rooms.
@@ -99,6 +105,7 @@ impl Default for Setup {
             fallback: false,
             stand_in_resumable: false,
             agent: None,
+            build: None,
             rules: AccountRules {
                 limits: None,
                 ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
@@ -276,15 +283,21 @@ impl TestGateway {
     pub fn operator(&self) -> Operator {
         let running = self.running.as_ref().unwrap();
         let home = self.folder.path().to_owned();
-        let sources = ConfigSources { config: None, folder: home.clone(), serve: false };
-        let env = |name: &str| (name == "TALARIA_HOME").then(|| home.display().to_string());
-        let config = Config::load(&sources, &env).unwrap();
+        let (config, sources) = self.config();
         Operator(control::router(Arc::new(ControlState {
             home: home.clone(),
             store: running.store.clone(),
             rules: control::ControlRules::Live(self.live.clone()),
             running: Some(running.gateway.running(config, sources)),
         })))
+    }
+
+    /// An empty configuration in this folder.
+    fn config(&self) -> (Config, ConfigSources) {
+        let home = self.folder.path().to_owned();
+        let env = |name: &str| (name == "TALARIA_HOME").then(|| home.display().to_string());
+        let sources = ConfigSources { config: None, folder: home.clone(), serve: false };
+        (Config::load(&sources, &env).unwrap(), sources)
     }
 
     /// Every byte of the database, as a thief of the disk would find it.
@@ -328,6 +341,10 @@ impl TestGateway {
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.gateway.drain().await;
+        if self.setup.build.is_some() {
+            // They hold the store.
+            self.agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
+        }
         drop(running.store);
         // Also proves that nothing holds on to the store for ever. Not a blocking task of the runtime, which would
         // hold the clock: a request that was cut off still waits for its timeout.
@@ -400,10 +417,17 @@ impl TestGateway {
             false => first,
         };
         // Only rooms that choose the second agent use it, and the first while it is away.
-        self.agents = AgentRegistry::new(
-            AgentTable::new(AgentName::proxy(), agent)
-                .with(AgentName::local(), Arc::new(self.stand_in.clone())),
-        );
+        let table = AgentTable::new(AgentName::proxy(), agent)
+            .with(AgentName::local(), Arc::new(self.stand_in.clone()));
+        let skills = SkillLibrary::new(self.skills_folder());
+        let table = match &self.setup.build {
+            Some(build) => {
+                let services = AgentServices::new(&self.config().0, store.clone());
+                build(&AgentServices { skills: skills.clone(), ..services })
+            }
+            None => table,
+        };
+        self.agents = AgentRegistry::new(table);
         let parts = GatewayParts {
             store: store.clone(),
             agents: self.agents.clone(),
@@ -427,7 +451,7 @@ impl TestGateway {
                 reactions: self.setup.reactions,
             },
             live: self.live.clone(),
-            skills: Some(SkillLibrary::new(self.skills_folder())),
+            skills: Some(skills),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         self.running = Some(Running { gateway, store, threads });

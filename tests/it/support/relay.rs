@@ -37,6 +37,11 @@ pub fn model(url: &str) -> SharedAgent {
 
 /// The agent that talks to a model server itself, with these tools and a change of its configuration.
 pub fn model_with(url: &str, tools: AgentTools, change: impl FnOnce(&mut ModelConfig)) -> SharedAgent {
+    Arc::new(ModelAgent::new(model_config(url, change), tools).unwrap())
+}
+
+/// The configuration of an agent that talks to a model server itself, with a change.
+pub fn model_config(url: &str, change: impl FnOnce(&mut ModelConfig)) -> ModelConfig {
     let folder = tempfile::tempdir().unwrap();
     let sources = ConfigSources { config: None, folder: folder.path().to_owned(), serve: false };
     let vars = |name: &str| match name {
@@ -49,7 +54,7 @@ pub fn model_with(url: &str, tools: AgentTools, change: impl FnOnce(&mut ModelCo
         Some(AgentSettings::Model(config)) => {
             let mut config = config.clone();
             change(&mut config);
-            Arc::new(ModelAgent::new(config, tools).unwrap())
+            config
         }
         other => panic!("{other:?}"),
     }

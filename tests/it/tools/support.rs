@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use talaria::agent::{AnswerForm, Ask, SharedAgent};
-use talaria::agents::model::AgentTools;
+use talaria::agent::{AgentTable, AnswerForm, Ask, SharedAgent};
+use talaria::agents::AgentServices;
+use talaria::agents::model::{AgentTools, ModelAgent};
 use talaria::agents::tools::approval::approve;
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure, ToolSpec};
-use talaria::config::ModelConfig;
+use talaria::config::{BuiltinTool, ModelConfig};
+use talaria::ids::AgentName;
 use talaria_platform::BoxFuture;
 use tokio::sync::Semaphore;
 
-use crate::support::gateway::{Setup, TestGateway};
-use crate::support::relay::model_with;
-use crate::support::upstream::{Answer, Request, Upstream};
+use crate::support::gateway::{AgentBuilder, Setup, TestGateway};
+use crate::support::relay::{model_config, model_with};
+use crate::support::upstream::{Answer, DONE, Request, Upstream, delta, event, finish};
 
 /// A tool that does as its script says, and remembers its calls.
 #[derive(Clone)]
@@ -108,6 +110,53 @@ pub fn model_agent(
 ) -> SharedAgent {
     let tools = tools.iter().map(|tool| Arc::new((*tool).clone()) as Arc<dyn AgentTool>);
     model_with(&upstream.url(), AgentTools::only(tools), change)
+}
+
+/// Builds agents with these real tools, the usual one first: each asks a model server of its own.
+pub fn built(agents: Vec<(AgentName, ModelConfig)>) -> AgentBuilder {
+    Arc::new(move |services: &AgentServices| {
+        let build = |config: &ModelConfig| -> SharedAgent {
+            let tools = AgentTools::new(config, services).unwrap();
+            Arc::new(ModelAgent::new(config.clone(), tools).unwrap())
+        };
+        let (name, first) = &agents[0];
+        let table = AgentTable::new(name.clone(), build(first));
+        agents[1..].iter().fold(table, |table, (name, config)| table.with(name.clone(), build(config)))
+    })
+}
+
+/// The configuration of an agent with these real tools.
+pub fn config_with(upstream: &Upstream, tools: &[BuiltinTool]) -> ModelConfig {
+    model_config(&upstream.url(), |config| config.tools = tools.iter().copied().collect())
+}
+
+/// A gateway whose agent asks the model server `upstream` and has these real tools.
+pub async fn agent_using(upstream: &Upstream, tools: &[BuiltinTool], setup: Setup) -> TestGateway {
+    let build = built(vec![(AgentName::proxy(), config_with(upstream, tools))]);
+    TestGateway::with(Setup { build: Some(build), ..setup }).await
+}
+
+/// An event with token counts.
+pub fn usage(input: u64, output: u64) -> String {
+    event(&json!({ "choices": [], "usage": { "prompt_tokens": input, "completion_tokens": output } }))
+}
+
+/// An answer that takes so many tokens.
+pub fn says_using(text: &str, input: u64, output: u64) -> Answer {
+    Answer::events(delta(text) + &*finish("stop") + &*usage(input, output) + DONE)
+}
+
+/// The system message of a request; empty if there is none.
+pub fn system(request: &Request) -> String {
+    let messages = request.json()["messages"].as_array().unwrap().clone();
+    let system = messages.iter().find(|message| message["role"] == "system");
+    system.map(|message| message["content"].as_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+/// The names of the tools that a request offers.
+pub fn offered(request: &Request) -> Vec<String> {
+    let tools = request.json()["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// An answer that says something and calls these tools, each with an id, a name and arguments as JSON.

@@ -50,14 +50,15 @@ impl Answer {
             .map(|(index, (id, name, arguments))| {
                 let (first, second) = arguments.split_at(arguments.len() / 2);
                 let function = json!({ "name": name, "arguments": first });
-                piece(json!({ "index": index, "id": id, "type": "function", "function": function }))
-                    + &piece(json!({ "index": index, "function": { "arguments": second } }))
+                let begin =
+                    piece(json!({ "index": index, "id": id, "type": "function", "function": function }));
+                begin + &*piece(json!({ "index": index, "function": { "arguments": second } }))
             })
             .collect();
         let said = if text.is_empty() { String::new() } else { delta(text) };
         let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5 });
         let usage = event(&json!({ "choices": [], "usage": usage }));
-        Self::events(said + &pieces + &finish("tool_calls") + &usage + DONE)
+        Self::events(said + &*pieces + &*finish("tool_calls") + &*usage + DONE)
     }
 
     /// A stream of exactly these bytes, in one piece and properly ended.
