@@ -73,7 +73,7 @@ pub async fn silence(client: Client, api: Api) {
     let model = Upstream::plain().await;
     let (thinks, pauses) = (Gate::new(), Gate::new());
     let answer = Answer::stream().waits(&thinks).sends(delta("Hel")).waits(&pauses);
-    model.answers(answer.sends(delta("lo") + &finish("stop") + DONE).ends());
+    model.answers(answer.sends(delta("lo") + &*finish("stop") + DONE).ends());
     // Every day short silences; in full 20 s before the first words, as real models take them.
     let (interval, keepalives) = match is_full() {
         true => (Duration::from_secs(1), 20),
@@ -129,7 +129,7 @@ pub async fn error_midway(client: Client, api: Api) {
     let model = Upstream::plain().await;
     for _ in 0..2 {
         let error = event(&json!({ "error": { "message": "It broke", "type": "server_error" } }));
-        model.answers(Answer::events(delta("Hel") + &error + DONE));
+        model.answers(Answer::events(delta("Hel") + &*error + DONE));
     }
     Served::before(&model, "").await.content_with(client, api, "error_midway").await;
     assert_eq!(model.prompts().len(), 2);

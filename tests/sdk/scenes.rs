@@ -47,7 +47,7 @@ fn says<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Answer {
     let usage = json!({ "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5 });
     let deltas: String = pieces.into_iter().map(delta).collect();
     let last = event(&json!({ "choices": [], "usage": usage }));
-    Answer::events(deltas + &finish("stop") + &last + DONE)
+    Answer::events(deltas + &*finish("stop") + &*last + DONE)
 }
 
 /// The agent behind the server reads a file; the client sees only the answer, and the tokens of both requests.
@@ -137,7 +137,7 @@ async fn a_server_that_is_busy(client: Client) {
     let model = Upstream::plain().await;
     let gate = Gate::new();
     model.answers(
-        Answer::stream().sends(delta("Hel")).waits(&gate).sends(delta("lo") + &finish("stop") + DONE).ends(),
+        Answer::stream().sends(delta("Hel")).waits(&gate).sends(delta("lo") + &*finish("stop") + DONE).ends(),
     );
     let served = Served::before(&model, "server: {runs: 1}\n").await;
     let mut asking = served.asked_by(&mut client.plays("a_server_that_is_busy"));
@@ -156,7 +156,8 @@ async fn steps(client: Client) {
     };
     let answer = || {
         let thought = event(&json!({ "choices": [{ "index": 0, "delta": { "reasoning_content": "Hm." } }] }));
-        let body = thought + &step("running") + &step("completed") + &delta("Hello") + &finish("stop") + DONE;
+        let body =
+            thought + &*step("running") + &*step("completed") + &*delta("Hello") + &*finish("stop") + DONE;
         Answer::events(body)
     };
     (0..4).for_each(|_| {
