@@ -15,12 +15,17 @@ const MB: f64 = 1024.0 * 1024.0;
 
 /// Both rows.
 pub fn memory() -> anyhow::Result<Vec<Row>> {
-    Ok(vec![Row::at_most("R5", "memory of an idle gateway (MB)", idle()? / MB, 15.0), relay::memory()?])
+    Ok(vec![
+        Row::at_most("R5", "memory of an idle gateway (MB)", measured("")?.0 / MB, 15.0),
+        relay::memory()?,
+    ])
 }
 
-/// Memory of the program without input, measured when it is idle.
-fn idle() -> anyhow::Result<f64> {
+/// Memory of the program without input and with this configuration, measured when it is idle, and the number of its
+/// child processes.
+pub fn measured(config: &str) -> anyhow::Result<(f64, usize)> {
     let home = crate::scratch()?;
+    std::fs::write(home.path().join("talaria.yaml"), config)?;
     let program = Command::new(env!("CARGO_BIN_EXE_talaria"))
         .env_clear()
         .env("TALARIA_HOME", home.path())
@@ -39,7 +44,12 @@ fn idle() -> anyhow::Result<f64> {
         sleep(Duration::from_millis(500));
         let now = resident(program.0.id()).with_context(|| format!("it did not stay: {said:?}"))?;
         if now == memory {
-            return Ok(memory);
+            let mut children = 0;
+            for thread in std::fs::read_dir(format!("/proc/{}/task", program.0.id()))? {
+                let listed = std::fs::read_to_string(thread?.path().join("children"))?;
+                children += listed.split_whitespace().count();
+            }
+            return Ok((memory, children));
         }
         memory = now;
     }

@@ -10,8 +10,9 @@
 //! - [`matrix`] M1 M2: the cost of showing an answer in a Matrix room, in work and in bytes.
 //! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
 //! - [`serving`] C1 R6 A1: the agent server with a crowd of readers, compared with nginx, and with servers in Python.
+//! - [`tools`] T1 T2: one round of tools beside the bare requests, and MCP servers that nobody uses.
 //!
-//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1). A gate that
+//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1 T1 T2). A gate that
 //! needs another process starts this program again in a [`role`].
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what people want to see")]
 
@@ -29,6 +30,7 @@ mod rounds;
 mod serving;
 mod sse;
 mod table;
+mod tools;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -45,7 +47,7 @@ enum Scale {
 }
 
 /// Every gate, and whether it is part of `quick`.
-const GATES: [(&str, bool); 17] = [
+const GATES: [(&str, bool); 19] = [
     ("P1", true),
     ("P2", true),
     ("P4", true),
@@ -63,6 +65,8 @@ const GATES: [(&str, bool); 17] = [
     ("C1", false),
     ("R6", false),
     ("A1", false),
+    ("T1", false),
+    ("T2", false),
 ];
 
 /// The first argument of a child process in a role.
@@ -128,6 +132,8 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "C1" => serving::crowd(scale),
         "R6" => serving::beside_nginx(),
         "A1" => serving::beside_python(),
+        "T1" => tools::iteration(),
+        "T2" => tools::unused_servers(),
         _ => Ok(edits::run(gate)),
     }
 }
