@@ -40,7 +40,7 @@ async fn a_model_that_does_not_even_answer_then_is_cut_short() {
     gateway.room().says("@ann", "go").await;
     assert_snapshot!(shown(&gateway, "(cut short: the task reached its limit before there was an answer)").await, @r"
     @ann  go
-    bot   (cut short: the task reached its limit before there was an answer)
+    note  (cut short: the task reached its limit before there was an answer)
     ");
     assert_eq!(look.calls().len(), 2);
 }
@@ -86,7 +86,7 @@ async fn a_flood_of_calls_ends_the_turn() {
     gateway.room().says("@ann", "go").await;
     assert_snapshot!(shown(&gateway, "(cut short: the model called too many tools at once)").await, @r"
     @ann  go
-    bot   (cut short: the model called too many tools at once)
+    note  (cut short: the model called too many tools at once)
     ");
     assert!(look.calls().is_empty());
 }

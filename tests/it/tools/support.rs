@@ -208,8 +208,9 @@ pub fn told(request: &Request) -> Vec<String> {
     messages.iter().filter(|message| message["role"] != "system").map(line).collect()
 }
 
-/// Waits until the room shows these words, which end it, and renders it.
+/// Waits until the room shows these words, which end it, and no answer that still grows; then renders it.
 pub async fn shown(gateway: &TestGateway, words: &str) -> String {
-    gateway.room().shows(words).await;
-    gateway.room().now()
+    let room = gateway.room();
+    let found = || Some(room.now()).filter(|shown| shown.contains(words) && !shown.contains("bot…"));
+    room.chat.until(&format!("the room ends with {words:?}"), found).await
 }
