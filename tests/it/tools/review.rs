@@ -34,7 +34,7 @@ async fn asks(gateway: &TestGateway, upstream: &Upstream, words: &str) {
     let answer = words.to_uppercase();
     upstream.answers(Answer::says([answer.as_str()]));
     gateway.room().says("@ann", words).await;
-    gateway.room().shows(&answer).await;
+    shown(gateway, &answer).await;
 }
 
 /// A call of the tool `memory` that adds a note.
@@ -180,6 +180,7 @@ async fn a_review_that_keeps_nothing_says_nothing() {
     upstream.answers(Answer::says(["Nothing to note."]));
     gateway.room().says("@ann", "hi").await;
     upstream.has_prompts(3).await;
+    shown(&gateway, "Hello.").await;
     asks(&gateway, &upstream, "still there?").await;
     gateway.drain().await;
     assert_snapshot!(gateway.room().now(), @r"
@@ -197,9 +198,11 @@ async fn a_review_that_fails_or_hangs_disturbs_nothing() {
     upstream.answers(Answer::says(["Hello."])).answers(Answer::status(400, "{}"));
     gateway.room().says("@ann", "hi").await;
     upstream.has_prompts(2).await;
+    shown(&gateway, "Hello.").await;
     upstream.answers(Answer::says(["Yes?"])).answers(Answer::stream().hangs());
     gateway.room().says("@ann", "hello?").await;
     upstream.has_prompts(4).await;
+    shown(&gateway, "Yes?").await;
     asks(&gateway, &upstream, "are you well?").await;
     assert_eq!(order(&upstream), "qRqRq", "one review at a time");
     // The end of the process does not wait for it.
