@@ -30,6 +30,9 @@ const STDERR: usize = 400;
 /// Characters of a library's words about a failed handshake.
 const HANDSHAKE: usize = 300;
 
+/// The reason of a connection that the server closed.
+const ENDED: &str = "it ended";
+
 /// Time for the exit status of a process whose output has ended.
 const EXIT: Duration = Duration::from_millis(500);
 
@@ -114,7 +117,7 @@ impl OpenLink {
                     () = link.gone() => {}
                     _ = process.exited() => {}
                 }
-                let why = link.reason().unwrap_or("it ended").to_owned();
+                let why = link.reason().unwrap_or(ENDED).to_owned();
                 mask.hide(&with_process(&why, process, true).await)
             }
             None => {
@@ -211,6 +214,8 @@ async fn with_process(why: &str, process: &ManagedProcess, ends: bool) -> String
         true => tokio::time::timeout(EXIT, process.exited()).await.ok().and_then(|exit| exit.code),
         false => None,
     };
+    // A server that ends well after we broke the connection only did as it should.
+    let exit = exit.filter(|code| *code != 0 || why == ENDED);
     let exit = exit.map(|code| format!(" (exit status {code})")).unwrap_or_default();
     let said = process.stderr_tail();
     // The end is where a failure is explained.
