@@ -96,7 +96,7 @@ pub enum CliCommand {
     Operate(operator::OperatorCommand),
 }
 
-/// Arguments of the shim; see [`shim`](crate::agents::process::shim).
+/// Arguments of the shim; see [`shim`].
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct ChildArguments {
     /// Milliseconds between the end of input and SIGTERM

@@ -74,7 +74,8 @@ impl Tx<'_> {
         Ok(Ok(notes.len() + 1))
     }
 
-    /// Replaces the text of a note. `begins` are the first words of the note that is meant; see [`find`].
+    /// Replaces the text of a note. `begins` are the first words of the note that is meant: they find it even if the
+    /// list has changed; empty trusts the number.
     pub fn replace_note(
         &self,
         scope: &NoteScope,
@@ -96,7 +97,8 @@ impl Tx<'_> {
         Ok(Ok(()))
     }
 
-    /// Removes a note, and returns its text. `begins` are the first words of the note that is meant; see [`find`].
+    /// Removes a note, and returns its text. `begins` are the first words of the note that is meant: they find it even if
+    /// the list has changed; empty trusts the number.
     pub fn remove_note(
         &self,
         scope: &NoteScope,
