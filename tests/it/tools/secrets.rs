@@ -81,7 +81,6 @@ async fn no_tool_and_no_log_shows_a_secret_of_ours() {
         .var("OPENAI_MODEL", "small")
         .var("OPENAI_API_KEY", &format!("{SEED}-of-the-model"))
         .var("API_SERVER_KEY", &format!("{SEED}-of-the-server-long-enough-for-a-key"))
-        .var("MATRIX_PASSWORD", &format!("{SEED}-of-matrix"))
         .var("UNLISTED", &format!("{SEED}-unlisted"))
         .var("LISTED", "listed-value")
         .var("TALARIA_LOG", "debug")
