@@ -208,11 +208,11 @@ async fn a_request_that_breaks_after_text_is_not_repeated() {
     let gateway = agent_with(&upstream, &[&look]).await;
 
     gateway.room().says("@ann", "go").await;
-    assert_snapshot!(shown(&gateway, "(cut short: the answer broke off)").await, @r"
+    assert_snapshot!(shown(&gateway, "(cut short: the connection was lost)").await, @r"
     @ann  go
     bot   I look.
           It w
-          (cut short: the answer broke off)
+          (cut short: the connection was lost)
     ");
     assert_eq!(upstream.prompts().len(), 2);
 }
