@@ -195,7 +195,7 @@ async fn a_request_that_breaks_after_text_is_not_repeated() {
     @ann  go
     bot   I look.
           It w
-          (cut short: the stream broke off)
+          (cut short: the connection was lost)
     ");
     assert_eq!(upstream.prompts().len(), 2);
 }

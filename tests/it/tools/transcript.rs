@@ -41,6 +41,7 @@ async fn a_call_that_ran_when_the_process_died_is_not_repeated() {
     gateway.room().says("@ann", "go").await;
     gateway.room().shows("slow").await;
     gateway.kill().await;
+    gateway.restart().await;
     gateway.room().shows("(interrupted").await;
     assert_eq!((quick.calls().len(), slow.calls().len()), (1, 1), "nothing ran again");
 
