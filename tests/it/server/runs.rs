@@ -61,6 +61,17 @@ async fn a_run_is_started_looked_at_and_read() {
 }
 
 #[tokio::test]
+async fn a_step_that_goes_on_does_not_begin_again() {
+    let served = Served::start().await;
+    let script =
+        served.agent().step("c1", "search", StepState::Running).step("c1", "search", StepState::Running);
+    script.step("c1", "search", StepState::Done).says(["x"]);
+    let run = started(&served, json!({ "input": "hi" })).await;
+    let all = events(&served, &run).await.rest().await;
+    assert_eq!(kinds(&all)[..3], ["tool.started", "tool.progress", "tool.completed"]);
+}
+
+#[tokio::test]
 async fn what_is_asked_may_be_text_parts_or_messages() {
     let served = Served::start().await;
     let picture = "data:image/png;base64,iVBORw0KGgo=";

@@ -73,12 +73,13 @@ async fn a_chosen_model_is_asked_and_the_list_over_http_stays() {
     })
     .await;
     let served = Served::of(gateway, settings()).await;
-    let list = async || {
+    let names = async || {
         let listed = served::json(served.get("/v1/models").await).await;
-        let models = listed["data"].as_array().unwrap().clone();
-        models.iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let data = listed["data"].as_array().unwrap().clone();
+        data.into_iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let listed = list().await;
+    let listed = names().await;
+    assert_eq!(listed, ["talaria", "proxy", "local"]);
     let room = served.gateway.room();
     let asked = async |words: &str, answer: &str| {
         upstream.answers(calls("", &[("a", "look", "{}")])).answers(Answer::says([answer]));
@@ -95,5 +96,5 @@ async fn a_chosen_model_is_asked_and_the_list_over_http_stays() {
     let models: Vec<_> =
         upstream.prompts().iter().map(|prompt| prompt.json()["model"].as_str().unwrap().to_owned()).collect();
     assert_eq!(models, ["small", "small", "big", "big", "small", "small"]);
-    assert_eq!(list().await, listed);
+    assert_eq!(names().await, listed);
 }

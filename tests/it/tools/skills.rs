@@ -46,21 +46,23 @@ async fn a_skill_is_written_only_if_a_person_agrees() {
     let upstream = Upstream::plain().await;
     let gateway = agent_using(&upstream, &[BuiltinTool::Skills], Setup::default()).await;
     let room = gateway.room();
-    let skill =
-        json!({ "action": "write", "name": "brew", "description": "How to brew", "body": "Boil it." });
-    let write = || calls("", &[("w", "skills", &skill.to_string())]);
+    let write = |body: &str| {
+        let skill = json!({ "action": "write", "name": "brew", "description": "How to brew", "body": body });
+        calls("", &[("w", "skills", &skill.to_string())])
+    };
     let file = gateway.skills_folder().join("learned/brew.md");
 
-    upstream.answers(write()).answers(Answer::says(["Then not."]));
+    upstream.answers(write("Burn it.")).answers(Answer::says(["Then not."]));
     room.says("@ann", "learn it").await;
-    let asked = room.is_asked("Boil it.").await;
+    let asked = room.is_asked("Burn it.").await;
     room.says("@ann", &format!("/deny {}", asked.code)).await;
     room.shows("Then not.").await;
     assert!(!file.exists());
 
-    upstream.answers(write()).answers(Answer::says(["Learned."]));
+    upstream.answers(write("Boil it.")).answers(Answer::says(["Learned."]));
     room.says("@ann", "do learn it").await;
-    let asked = room.is_asked("Boil it.").await;
+    let second = || room.asked().into_iter().nth(1);
+    let asked = gateway.chat().until("the agent asks once more", second).await;
     room.says("@ann", &format!("/approve {}", asked.code)).await;
     room.shows("Learned.").await;
     assert!(fs::read_to_string(file).unwrap().contains("Boil it."));
