@@ -78,7 +78,8 @@ pub fn finished(text: &str, outcome: &TurnOutcome, words: &TextCatalog) -> Strin
         TurnOutcome::Stopped => say(TextKey::Stopped),
         TurnOutcome::Limit => say(TextKey::LengthLimit),
         TurnOutcome::CutShort { words: why } => {
-            words.say(&TextKey::CutShort.with("why", words.say(why).trim()))
+            // Most reasons are parts of a sentence; errors of a request are sentences of their own.
+            words.say(&TextKey::CutShort.with("why", bare(&words.say(why))))
         }
         TurnOutcome::Failed { words: why } | TurnOutcome::Unavailable { words: why, .. } => {
             match words.say(why).trim() {

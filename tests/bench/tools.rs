@@ -42,9 +42,8 @@ pub fn iteration() -> anyhow::Result<Vec<Row>> {
         "µs",
         || {
             runtime.block_on(timed(async || {
-                Ok(for _ in 0..2 {
-                    bare(&client, &url).await?
-                })
+                bare(&client, &url).await?;
+                bare(&client, &url).await
             }))
         },
         || runtime.block_on(timed(async || turn(&agent).await)),
