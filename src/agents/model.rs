@@ -98,8 +98,8 @@ impl Agent for ModelAgent {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
-            // The bytes are sent as they are where nothing can be called.
-            if self.tools.is_empty() {
+            // The bytes are sent as they are where nothing can be called and nothing can be too long.
+            if self.tools.is_empty() && self.config.context_tokens.is_none() {
                 return Ok(self.complete(prepared.request, out, &stop).await?.end);
             }
             let TurnTools { tools, problems } = tokio::select! {
@@ -109,7 +109,8 @@ impl Agent for ModelAgent {
             let mut turn_loop =
                 TurnLoop::new(self, turn, &prepared.request, tools, self.limits(), out, &stop)?;
             turn_loop.tell_problems(&problems);
-            drop(prepared);
+            // Held to the end: what counts as memory in use for the request now counts for the messages made of it.
+            let _held = prepared;
             // Boxed: its state is larger than that of a plain answer, which most turns are.
             Box::pin(turn_loop.run()).await
         })

@@ -6,6 +6,7 @@
 //! sweeps up the rest ([`sweep`]), by a variable that every child carries.
 
 pub mod environment;
+mod hidden_files;
 mod marker;
 pub mod sandbox;
 pub mod shim;
@@ -32,6 +33,7 @@ use self::stdin_pipe::SharedPipe;
 use self::tail_buffer::TailBuffer;
 use crate::os;
 
+pub use hidden_files::HiddenFiles;
 pub use marker::{MARKER_VARIABLE, count_children, sweep};
 pub use stdin_pipe::ProcessStdin;
 

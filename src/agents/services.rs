@@ -1,10 +1,9 @@
 //! Parts of the process that its agents share, beside the configuration of each.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::mcp::McpServers;
-use super::process::ProcessHost;
+use super::process::{HiddenFiles, ProcessHost};
 use super::skills::SkillLibrary;
 use crate::config::{Config, TerminalConfig};
 use crate::store::Store;
@@ -22,7 +21,7 @@ pub struct AgentServices {
     /// Settings of every terminal.
     pub terminal: TerminalConfig,
     /// Files and folders of ours that no command may see.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: HiddenFiles,
 }
 
 impl AgentServices {
@@ -30,15 +29,22 @@ impl AgentServices {
     pub fn new(config: &Config, store: Store) -> Self {
         let host = Arc::new(ProcessHost::new(&config.home));
         let mcp = McpServers::new(&config.mcp_servers, host.clone(), config.home.clone());
-        let ours = [Some(&config.home), config.file.as_ref()].into_iter().flatten();
-        let hidden = ours.chain(&config.secret_files).cloned().collect();
-        Self {
+        let services = Self {
             store,
             host,
             mcp,
             skills: SkillLibrary::new(config.skills_dir.clone()),
             terminal: config.terminal.clone(),
-            hidden,
-        }
+            hidden: HiddenFiles::default(),
+        };
+        services.hide_files_of(config);
+        services
+    }
+
+    /// Hides everything of ours that a configuration names from the commands of all agents. Called again with each
+    /// configuration that is read.
+    pub fn hide_files_of(&self, config: &Config) {
+        let ours = [Some(&config.home), config.file.as_ref()].into_iter().flatten();
+        self.hidden.add(ours.chain(&config.secret_files).cloned());
     }
 }

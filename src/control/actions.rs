@@ -251,7 +251,9 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     let ids = running.accounts.iter().map(|account| account.id());
     let next = Arc::new(live.permissible(reload::rules(ids, &running.config, &live.now(), &config)));
     let mut reloaded = reload::compare(&running.config, &agents, &live.now(), &next, &config);
-    if let Some(AgentServices { mcp, .. }) = running.services.as_deref() {
+    if let Some(services @ AgentServices { mcp, .. }) = running.services.as_deref() {
+        // Before an agent of the new configuration runs anything; also if the rest of the reload fails.
+        services.hide_files_of(&config);
         reloaded
             .now
             .extend(mcp.changes(&config.mcp_servers).into_iter().map(|name| format!("mcp_servers.{name}")));

@@ -111,6 +111,11 @@ pub fn is_too_long(error: &AgentError) -> bool {
         || values.iter().any(|(_, value)| *value == LocalizedText::from(TextKey::WhyTooLong))
 }
 
+/// Whether a stream reported a failure that another request may not meet: the server is busy or failed.
+pub fn is_temporary(error: &AgentError) -> bool {
+    matches!(error.words, LocalizedText::Text(TextKey::BrokeBusy | TextKey::BrokeReported, _))
+}
+
 /// Whether the body of an error names the length of the request, in the words of the common servers.
 fn names_length(body: &str) -> bool {
     let body = body.to_ascii_lowercase();

@@ -215,7 +215,7 @@ impl Tx<'_> {
 
     /// Removes a session and everything that belongs to it. Messages in the outbox still arrive in their rooms.
     pub fn remove_session(&self, id: &SessionId) -> Result<()> {
-        for table in ["checkpoints", "anchors", "idempotency", "asks"] {
+        for table in ["checkpoints", "turn_records", "anchors", "idempotency", "asks"] {
             // A final that has yet to arrive replaces the live message, so it needs the anchor.
             let sql = format!(
                 "DELETE FROM {table} WHERE turn IN (SELECT id FROM turns WHERE session = ?1 AND

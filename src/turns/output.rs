@@ -47,7 +47,8 @@ impl<'a> TurnOutput<'a> {
     async fn keep_record(&self, message: SessionMessage) -> Result<(), AgentError> {
         let number = {
             let mut recorded = self.recorded.lock();
-            recorded.bytes += message.content.len();
+            let tools = message.tools.as_ref().map_or(0, |tools| serde_json::json!(tools).to_string().len());
+            recorded.bytes += message.content.len() + tools;
             if recorded.bytes > TURN_BYTES {
                 let mib = TURN_BYTES / (1024 * 1024);
                 return Err(AgentError::new(
@@ -64,10 +65,17 @@ impl<'a> TurnOutput<'a> {
         let (turn, text_end) = (self.turn.id.clone(), self.sink.text_len());
         let stored = self.store.write(move |tx| tx.add_turn_record(&turn, number, text_end, &message)).await;
         failpoint("turn.recorded");
-        stored.map_err(|error| {
-            tracing::error!(%error, "a message of the transcript was not stored; the turn ends");
-            AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeUnrecorded)
-        })
+        match stored {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                tracing::warn!("a message of the transcript came after the end of its turn");
+                Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeUnrecorded))
+            }
+            Err(error) => {
+                tracing::error!(%error, "a message of the transcript was not stored; the turn ends");
+                Err(AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeUnrecorded))
+            }
+        }
     }
 }
 

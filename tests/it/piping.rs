@@ -91,3 +91,22 @@ async fn whoever_stops_reading_ends_it_at_once() {
     assert_eq!(ended.code, 1, "{}", ended.err);
     assert_eq!(upstream.prompts().len(), 1);
 }
+
+#[tokio::test]
+async fn an_agent_with_tools_answers_a_script() {
+    let upstream = Upstream::plain().await;
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::write(workspace.path().join("note.txt"), "buy milk\n").unwrap();
+    upstream
+        .answers(Answer::calls("I look.", &[("c1", "read_file", r#"{"path":"note.txt"}"#)]))
+        .answers(Answer::says(["Buy milk."]));
+    let talaria = Talaria::new().config(&format!(
+        "agents: {{helper: {{kind: model, base_url: {}/v1, model: small, workspace: {}, tools: [read_file]}}}}\n",
+        upstream.url(),
+        workspace.path().display()
+    ));
+    talaria.reads("what is to do?\n").await.showed("I look.\n\nBuy milk.\n");
+    let last = upstream.prompts().pop().unwrap().json();
+    let result = last["messages"].as_array().unwrap().last().unwrap().clone();
+    assert!(result["content"].as_str().unwrap().contains("buy milk"), "{result}");
+}

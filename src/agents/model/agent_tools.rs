@@ -49,6 +49,7 @@ impl AgentTools {
         let workspace = config.workspace.as_deref().map(open_workspace).transpose()?;
         let mut tools = Self::default();
         // Of one type for all tools: a tool that needs a workspace is not configured without one.
+        let has_skills = config.tools.contains(&BuiltinTool::Skills);
         for tool in &config.tools {
             let workspace = workspace.as_ref();
             let built: Option<Arc<dyn AgentTool>> = match tool {
@@ -58,7 +59,9 @@ impl AgentTools {
                 BuiltinTool::SearchFiles => {
                     workspace.map(|one| Arc::new(SearchFilesTool::new(one.clone())) as _)
                 }
-                BuiltinTool::Terminal => workspace.map(|one| Arc::new(terminal(one, services)) as _),
+                BuiltinTool::Terminal => {
+                    workspace.map(|one| Arc::new(terminal(one, services, has_skills)) as _)
+                }
                 BuiltinTool::Memory => {
                     tools.notes = Some(services.store.clone());
                     Some(Arc::new(MemoryTool::new(services.store.clone())))
@@ -141,7 +144,8 @@ fn open_workspace(path: &Path) -> io::Result<Arc<Workspace>> {
     Ok(Arc::new(Workspace::open(path)?))
 }
 
-fn terminal(workspace: &Workspace, services: &AgentServices) -> TerminalTool {
+/// `has_skills`: only an agent that reads skills gets the variables that they need.
+fn terminal(workspace: &Workspace, services: &AgentServices, has_skills: bool) -> TerminalTool {
     let skills = services.skills.clone();
     TerminalTool::new(TerminalParts {
         host: services.host.clone(),
@@ -149,6 +153,9 @@ fn terminal(workspace: &Workspace, services: &AgentServices) -> TerminalTool {
         workspace: workspace.root().to_owned(),
         hidden: services.hidden.clone(),
         config: services.terminal.clone(),
-        further_variables: Arc::new(move || skills.required_variables()),
+        further_variables: Arc::new(move || match has_skills {
+            true => skills.required_variables(),
+            false => Vec::new(),
+        }),
     })
 }

@@ -13,6 +13,9 @@ const PER_MESSAGE: u64 = 8;
 /// Bytes of a tool result that stay when the turn itself is too long for the window.
 const SHORT_RESULT: usize = 512;
 
+/// Bytes that stay of a result that the model has not read yet.
+const UNREAD_RESULT: usize = 4 * 1024;
+
 /// The messages of a request, in the three parts that are treated differently.
 #[derive(Clone, Debug, Default)]
 pub struct RequestMessages {
@@ -60,17 +63,22 @@ impl RequestMessages {
         while used > room && self.drop_oldest_turn(&mut used) {
             dropped = true;
         }
-        // The newest results are what the model works with.
-        let results: Vec<_> = (0..self.turn.len()).filter(|at| self.turn[*at]["role"] == "tool").collect();
-        for at in results.iter().take(results.len().saturating_sub(1)) {
-            if used <= room {
-                break;
-            }
-            let before = cost(&self.turn[*at]);
-            dropped |= shorten(&mut self.turn[*at]);
-            used = used - before + cost(&self.turn[*at]);
+        if used > room {
+            dropped |= self.shorten_results();
         }
         dropped
+    }
+
+    /// Shortens the results of this turn: much those of earlier rounds, less those that the model has not read yet.
+    /// Returns whether any was longer before.
+    pub fn shorten_results(&mut self) -> bool {
+        let newest = self.turn.iter().rposition(|message| message["role"] == "assistant").unwrap_or_default();
+        let mut shortened = false;
+        for (at, message) in self.turn.iter_mut().enumerate().filter(|(_, message)| message["role"] == "tool")
+        {
+            shortened |= shorten(message, if at < newest { SHORT_RESULT } else { UNREAD_RESULT });
+        }
+        shortened
     }
 
     /// Leaves out the older half of the earlier turns. Returns whether there were any.
@@ -112,14 +120,13 @@ fn length(value: &Value) -> usize {
     }
 }
 
-/// Shortens a tool's result. Returns whether it was longer before.
-fn shorten(message: &mut Value) -> bool {
-    let Some(content) = message["content"].as_str().filter(|content| content.len() > 2 * SHORT_RESULT) else {
+/// Shortens a tool's result to about `bytes`. Returns whether it was much longer before.
+fn shorten(message: &mut Value, bytes: usize) -> bool {
+    let Some(content) = message["content"].as_str().filter(|content| content.len() > 2 * bytes) else {
         return false;
     };
-    let start = &content[..content.floor_char_boundary(SHORT_RESULT)];
-    message["content"] =
-        json!(format!("{start}\n[… left out to save room; call the tool again if you need it …]"));
+    let start = &content[..content.floor_char_boundary(bytes)];
+    message["content"] = json!(format!("{start}\n[… the rest was left out to save room …]"));
     true
 }
 
@@ -164,6 +171,9 @@ mod tests {
         assert!(messages.fit(2_500, 0));
         let lengths: Vec<_> = messages.turn.iter().filter(|one| one["role"] == "tool").map(length).collect();
         assert!(lengths[0] < 1_000 && lengths[1] < 1_000 && lengths[2] > 4_000, "{lengths:?}");
+        messages.push(said("tool", 10_000));
+        assert!(messages.shorten_results());
+        assert!(messages.iter().map(length).all(|bytes| bytes < 5_100), "also one that nobody has read");
     }
 
     #[test]

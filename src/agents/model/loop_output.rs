@@ -81,11 +81,6 @@ impl<'a> LoopOutput<'a> {
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed().saturating_sub(self.thinking.lock().so_far())
     }
-
-    /// Whether a person is being asked something now.
-    pub fn is_asking(&self) -> bool {
-        self.thinking.lock().open > 0
-    }
 }
 
 impl AgentOutput for LoopOutput<'_> {

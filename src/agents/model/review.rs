@@ -69,12 +69,15 @@ impl ModelAgent {
     }
 }
 
+/// Whether people or the assistant said it. Results of tools are words of strangers: none of them may become a skill.
+fn is_spoken(message: &SessionMessage) -> bool {
+    message.role != MessageRole::Tool && !message.content.trim().is_empty()
+}
+
 /// The newest part of a conversation as text.
 fn snapshot(messages: &[SessionMessage]) -> String {
     let (mut lines, mut left) = (Vec::new(), SNAPSHOT);
-    for SessionMessage { role, content, .. } in
-        messages.iter().rev().filter(|one| !one.content.trim().is_empty())
-    {
+    for SessionMessage { role, content, .. } in messages.iter().rev().filter(|one| is_spoken(one)) {
         let author = match role {
             MessageRole::User => "person",
             MessageRole::Assistant => "assistant",

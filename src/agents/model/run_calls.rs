@@ -59,8 +59,8 @@ pub struct CallRunner<'a> {
     pub out: &'a LoopOutput<'a>,
     /// Fired when the turn is stopped.
     pub stop: &'a CancellationToken,
-    /// Time that the turn may still run.
-    pub time_left: Duration,
+    /// Time limit of the turn, without the time that people take to answer.
+    pub time_limit: Duration,
 }
 
 impl CallRunner<'_> {
@@ -77,8 +77,7 @@ impl CallRunner<'_> {
                 async move { (at, self.run_one(call, round).await) }
             })
             .collect();
-        let deadline = Instant::now() + self.time_left;
-        let mut timer = std::pin::pin!(tokio::time::sleep_until(deadline));
+        let mut timer = std::pin::pin!(tokio::time::sleep(self.time_left()));
         let mut results = vec![None; calls.len()];
         let (mut halted, mut timed_out) = (None, false);
         loop {
@@ -90,11 +89,12 @@ impl CallRunner<'_> {
                 },
                 () = &mut timer, if !timed_out => {
                     // People may take their time: the clock stands still while somebody is asked.
-                    if self.out.is_asking() {
-                        timer.as_mut().reset(Instant::now() + PROGRESS);
-                    } else {
-                        timed_out = true;
-                        round.cancel();
+                    match self.time_left() {
+                        Duration::ZERO => {
+                            timed_out = true;
+                            round.cancel();
+                        }
+                        left => timer.as_mut().reset(Instant::now() + left),
                     }
                     continue;
                 }
@@ -124,6 +124,10 @@ impl CallRunner<'_> {
             Some(words) => CallsEnd::Halted(words),
             None => CallsEnd::Results(results.into_iter().flatten().collect()),
         })
+    }
+
+    fn time_left(&self) -> Duration {
+        self.time_limit.saturating_sub(self.out.elapsed())
     }
 
     /// Runs one call, and shows it as a step.

@@ -23,7 +23,7 @@ use crate::agent::{
     ToolActivity, TurnEnd, TurnEvent,
 };
 use crate::i18n::TextKey;
-use crate::openai::error::is_too_long;
+use crate::openai::error::{is_temporary, is_too_long};
 use crate::testing::failpoint;
 use crate::util::hash;
 
@@ -32,6 +32,9 @@ const TRIES: u32 = 4;
 
 /// Pauses between these tries.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+
+/// Time that the last answer has at least, if the time of the task is up.
+const LAST_ANSWER: Duration = Duration::from_secs(60);
 
 /// Tells the model that it must answer now.
 const LAST_ROUND: &str = "You have reached the limit of this task, so no tool can be called any more. Answer now with \
@@ -107,7 +110,9 @@ impl<'a> TurnLoop<'a> {
     /// Tells the model, and everybody who sees steps, why some tools are missing.
     pub fn tell_problems(&mut self, problems: &[String]) {
         for (number, problem) in problems.iter().enumerate() {
-            self.messages.add_to_system(problem);
+            // The reason may have words of the server, which instruct nobody; the log and `talaria status` have it.
+            let problem = format!("{}.", problem.split([':', '.']).next().unwrap_or_default());
+            self.messages.add_to_system(&problem);
             for state in [StepState::Running, StepState::Failed] {
                 let (id, title) = (format!("0.{number}"), "mcp".to_owned());
                 self.out.emit(TurnEvent::Step(Step { id, title, detail: Some(problem.clone()), state }));
@@ -128,7 +133,7 @@ impl<'a> TurnLoop<'a> {
             if calls.is_empty() || is_last || end == TurnEnd::Stopped {
                 return self.finish(end, is_last).await;
             }
-            let calls = self.check(calls);
+            let calls = self.check(calls, end);
             self.record_calls(&calls).await?;
             self.round += 1;
             let runner = CallRunner {
@@ -136,7 +141,7 @@ impl<'a> TurnLoop<'a> {
                 tools: &self.tools,
                 out: &self.out,
                 stop: self.stop,
-                time_left: self.limits.time.saturating_sub(self.out.elapsed()),
+                time_limit: self.limits.time,
             };
             match runner.run(&calls).await? {
                 CallsEnd::Results(results) => {
@@ -166,14 +171,19 @@ impl<'a> TurnLoop<'a> {
                 self.tell_of_window();
             }
             self.out.begin_request();
-            let error = match self.agent.complete(self.body(is_last), &self.out, self.stop).await {
-                Ok(completion) => return Ok(completion),
-                Err(error) => error,
+            // The last answer needs time of its own.
+            let grace = LAST_ANSWER.min(self.limits.time);
+            let patience = self.limits.time.saturating_sub(self.out.elapsed()).max(grace);
+            let request = self.agent.complete(self.body(is_last), &self.out, self.stop);
+            let error = match tokio::time::timeout(patience, request).await {
+                Ok(Ok(completion)) => return Ok(completion),
+                Ok(Err(error)) => error,
+                Err(_) => AgentError::new(AgentErrorKind::CutShort, TextKey::BrokeTaskLimit),
             };
             if self.out.has_shown() {
                 return Err(error);
             }
-            if is_too_long(&error) && self.messages.halve_history() {
+            if is_too_long(&error) && (self.messages.halve_history() || self.messages.shorten_results()) {
                 self.tell_of_window();
                 continue;
             }
@@ -182,10 +192,8 @@ impl<'a> TurnLoop<'a> {
             let again = match error.kind {
                 AgentErrorKind::Unknown { .. } => true,
                 AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } => self.round > 0,
-                AgentErrorKind::PrepareAgain
-                | AgentErrorKind::Refused
-                | AgentErrorKind::Unfit
-                | AgentErrorKind::CutShort => false,
+                AgentErrorKind::CutShort => is_temporary(&error),
+                AgentErrorKind::PrepareAgain | AgentErrorKind::Refused | AgentErrorKind::Unfit => false,
             };
             if !again || tries == TRIES {
                 return Err(error);
@@ -206,9 +214,11 @@ impl<'a> TurnLoop<'a> {
     fn body(&self, is_last: bool) -> Bytes {
         let mut request = self.request.clone();
         request.insert("messages".to_owned(), self.messages.iter().cloned().collect());
-        request.insert("tools".to_owned(), self.tools.listed().into());
-        if is_last {
-            request.insert("tool_choice".to_owned(), json!("none"));
+        if !self.tools.is_empty() {
+            request.insert("tools".to_owned(), self.tools.listed().into());
+            if is_last {
+                request.insert("tool_choice".to_owned(), json!("none"));
+            }
         }
         Value::Object(request).to_string().into()
     }
@@ -227,17 +237,23 @@ impl<'a> TurnLoop<'a> {
     }
 
     /// Reads the calls of a message, and gives each an id that is its own in the whole request.
-    fn check(&mut self, calls: Vec<RequestedCall>) -> Vec<CheckedCall> {
+    fn check(&mut self, calls: Vec<RequestedCall>, end: TurnEnd) -> Vec<CheckedCall> {
         let mut checked = Vec::with_capacity(calls.len());
         for (at, RequestedCall { id, name, arguments }) in calls.into_iter().enumerate() {
             let step = format!("{}.{at}", self.round + 1);
-            let usable = !id.is_empty() && id.len() <= 64 && !self.call_ids.contains(&id);
+            let usable = is_legal(&id) && !self.call_ids.contains(&id);
             // Nine letters and digits: some servers take nothing else.
             let id =
                 if usable { id } else { hash([self.turn.id.0.as_str(), &step]).chars().take(9).collect() };
             self.call_ids.insert(id.clone());
-            let arguments = read_arguments(&arguments);
-            checked.push(CheckedCall { id, step, name, arguments });
+            let arguments = match end {
+                // Nobody knows what was to follow.
+                TurnEnd::Limit => {
+                    Err("the answer was cut off by its length limit; the tool was not called".to_owned())
+                }
+                TurnEnd::Done | TurnEnd::Stopped => read_arguments(&arguments),
+            };
+            checked.push(CheckedCall { id, step, name: legal_name(name), arguments });
         }
         checked
     }
@@ -280,6 +296,21 @@ impl<'a> TurnLoop<'a> {
             self.out.emit(TurnEvent::Upstream(json!({ "window": "told" })));
         }
     }
+}
+
+/// Whether servers take a text as the id of a call or the name of a tool, also in later requests.
+fn is_legal(text: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=64).contains(&text.len()) && text.bytes().all(is_legal)
+}
+
+/// The name of a tool in a form that every later request can contain. A name that was changed belongs to no tool.
+fn legal_name(name: String) -> String {
+    if is_legal(&name) {
+        return name;
+    }
+    let legal = name.chars().take(64).map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' });
+    Some(legal.collect()).filter(|name: &String| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Reads the arguments of a call.

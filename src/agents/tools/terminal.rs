@@ -20,7 +20,7 @@ use super::{AgentTool, RESULT_BYTES, ToolCall, ToolFailure, ToolSpec, cap_result
 use crate::agent::{AnswerForm, Ask};
 use crate::agents::process::environment::{process_environment, secret_files};
 use crate::agents::process::sandbox::{SandboxPolicy, SandboxState, socket_paths};
-use crate::agents::process::{EndPatience, ProcessExit, ProcessHost, ProcessSpec, StdinMode};
+use crate::agents::process::{EndPatience, HiddenFiles, ProcessExit, ProcessHost, ProcessSpec, StdinMode};
 use crate::config::{BuiltinTool, TerminalConfig};
 use crate::util::one_line;
 
@@ -50,7 +50,7 @@ pub struct TerminalParts {
     /// The folder that commands run in.
     pub workspace: PathBuf,
     /// Files and folders of ours that a sandboxed command must not see.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: HiddenFiles,
     /// The operator's settings.
     pub config: TerminalConfig,
     /// Variables that skills of the operator need.
@@ -146,7 +146,7 @@ impl TerminalTool {
             stdin: StdinMode::Null,
             patience: EndPatience { after_eof: Duration::ZERO, after_term: AFTER_TERM },
         };
-        let mut hidden = parts.hidden.clone();
+        let mut hidden = parts.hidden.now();
         hidden.extend(socket_paths(|name| std::env::var_os(name)));
         hidden.extend(secret_files(|name| std::env::var_os(name)));
         let policy =
@@ -159,6 +159,12 @@ impl TerminalTool {
         approve(call, self.ask(&request), "The command").await?;
         if call.stop.is_cancelled() {
             return Err(ToolFailure::Stopped);
+        }
+        // Another command may have put a link in the place of the folder while the person thought.
+        if self.read(call.arguments)?.cwd != request.cwd {
+            return Err(ToolFailure::failed(
+                "The folder changed while a person was asked, so nothing was done.",
+            ));
         }
         let process = self.parts.host.spawn(self.process(&request)).map_err(|error| {
             tracing::warn!(%error, "a command could not be started");

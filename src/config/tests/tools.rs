@@ -264,7 +264,8 @@ fn the_shared_sections_arrive_and_have_defaults() {
     let scene = Scene::new();
     let plain = scene.load().unwrap();
     assert_eq!(plain.skills_dir, scene.path("home/skills"));
-    assert_eq!((plain.review, plain.terminal), (ReviewConfig::default(), TerminalConfig::default()));
+    assert_eq!(plain.review, ReviewConfig { memory: 10, skills: 10, agent: None });
+    assert_eq!(plain.terminal, TerminalConfig::default());
     assert_eq!(plain.rules.budget, BudgetConfig::default());
     let full = scene.file(
         "agents: {a: {kind: model, model: m}}\nskills_dir: /srv/skills\nreview: {memory: 0, skills: 3, agent: \

@@ -10,18 +10,20 @@ use crate::store::{FinishedTurn, Result, TurnRow, Tx};
 
 impl Tx<'_> {
     /// Stores the message with this number of a turn that runs. `text_end` is the length of the turn's text by then.
+    /// Returns `false` if the turn does not run any more.
     pub fn add_turn_record(
         &self,
         turn: &TurnId,
         number: usize,
         text_end: usize,
         message: &SessionMessage,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let SessionMessage { role, content, tools } = message;
         let tools = tools.as_ref().map(serde_json::to_string).transpose()?;
         let as_integer = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         // Not after the end: nothing would delete the row again.
-        self.conn
+        let stored = self
+            .conn
             .prepare_cached(
                 "INSERT OR REPLACE INTO turn_records (turn, number, role, content, tools, text_end)
                  SELECT ?1, ?2, ?3, ?4, ?5, ?6 FROM turns WHERE id = ?1 AND state IN ('dispatched', 'streaming')",
@@ -34,7 +36,7 @@ impl Tx<'_> {
                 tools,
                 as_integer(text_end)
             ])?;
-        Ok(())
+        Ok(stored > 0)
     }
 
     /// Number of messages of the agent that a turn which runs has recorded: each was one request to its model.

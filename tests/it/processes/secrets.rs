@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use serde_json::json;
+use talaria::agents::process::HiddenFiles;
 use talaria::agents::process::sandbox::SandboxState;
 use talaria::agents::tools::ToolFailure;
 use talaria::agents::tools::terminal::{TerminalParts, TerminalTool};
@@ -51,7 +52,9 @@ fn tool(root: &Path, sandbox: SandboxState) -> TerminalTool {
         host: Arc::new(host(&root.join("state"))),
         sandbox,
         workspace: root.join("work"),
-        hidden: ["talaria.yaml", "key", "state", "not-there"].map(|name| root.join(name)).into(),
+        hidden: HiddenFiles::from(
+            ["talaria.yaml", "key", "state", "not-there"].map(|name| root.join(name)).to_vec(),
+        ),
         config: TerminalConfig {
             env_passthrough: ["GATEWAY_PROXY_KEY", "API_SERVER_KEY_FILE", "LISTED"].map(Into::into).into(),
             ..TerminalConfig::default()
@@ -116,7 +119,7 @@ async fn tries_to_read_every_secret() {
         host: Arc::new(host(&root.join("state"))),
         sandbox: SandboxState::Missing,
         workspace: root.join("work"),
-        hidden: Vec::new(),
+        hidden: HiddenFiles::default(),
         config: TerminalConfig::default(),
         further_variables: Arc::new(Vec::new),
     });

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use talaria::agent::{AskChoice, DenyReason};
-use talaria::agents::process::count_children;
 use talaria::agents::process::sandbox::SandboxState;
+use talaria::agents::process::{HiddenFiles, count_children};
 use talaria::agents::tools::terminal::{TerminalParts, TerminalTool};
 use talaria::agents::tools::{AgentTool as _, RESULT_BYTES, ToolCall, ToolFailure};
 use talaria::config::TerminalConfig;
@@ -23,7 +23,7 @@ pub fn terminal(folder: &Path, sandbox: SandboxState) -> TerminalTool {
         host: Arc::new(host(folder)),
         sandbox,
         workspace: folder.to_owned(),
-        hidden: Vec::new(),
+        hidden: HiddenFiles::default(),
         config: TerminalConfig::default(),
         further_variables: Arc::new(Vec::new),
     })

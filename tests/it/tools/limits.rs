@@ -5,7 +5,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 
 use super::support::{ScriptedTool, ToolScript, agent_as, agent_with, calls, shown, told};
-use crate::support::upstream::{Answer, Upstream};
+use crate::support::upstream::{Answer, Upstream, delta};
 
 #[tokio::test]
 async fn a_model_that_loops_is_asked_for_a_last_answer() {
@@ -126,4 +126,40 @@ async fn a_server_that_refuses_a_long_conversation_is_asked_with_half_of_it() {
     }
     let prompts = upstream.prompts();
     assert_eq!((told(&prompts[2]).len(), told(&prompts[3]).len()), (5, 3));
+}
+
+#[tokio::test]
+async fn a_model_that_never_ends_its_answer_is_cut_short() {
+    let upstream = Upstream::plain().await;
+    let look = ScriptedTool::returns("look", "seen");
+    upstream.answers(Answer::stream().sends(delta("I think")).hangs());
+    let gateway =
+        agent_as(&upstream, &[&look], |config| config.turn_timeout = Duration::from_millis(300)).await;
+
+    gateway.room().says("@ann", "go").await;
+    assert_snapshot!(shown(&gateway, "(cut short: ").await, @r"
+    @ann  go
+    bot   I think
+          (cut short: the task reached its limit before there was an answer)
+    ");
+}
+
+#[tokio::test]
+async fn a_model_that_answers_nothing_is_said_to_have() {
+    let upstream = Upstream::plain().await;
+    let look = ScriptedTool::returns("look", "seen");
+    upstream
+        .answers(Answer::says([""]))
+        .answers(calls("", &[("a", "look", "{}")]))
+        .answers(Answer::says([""]))
+        .answers(Answer::says(["Here I am."]));
+    let gateway = agent_with(&upstream, &[&look]).await;
+
+    gateway.room().says("@ann", "one").await;
+    gateway.room().shows("(The model said nothing").await;
+    gateway.room().says("@ann", "two").await;
+    gateway.room().says("@ann", "three").await;
+    gateway.room().shows("Here I am.").await;
+    let told = told(upstream.prompts().last().unwrap());
+    assert!(told.iter().any(|line| line == "tool for a: seen"), "{told:?}");
 }

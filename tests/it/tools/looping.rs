@@ -1,9 +1,10 @@
 //! The model calls tools, gets their results, and answers.
 
 use insta::assert_snapshot;
+use serde_json::json;
 
 use super::support::{ScriptedTool, ToolScript, agent_with, calls, shown, told};
-use crate::support::upstream::{Answer, Upstream, delta};
+use crate::support::upstream::{Answer, DONE, Upstream, delta, event, finish};
 
 #[tokio::test]
 async fn a_tool_is_called_and_its_result_is_fed_back() {
@@ -214,5 +215,56 @@ async fn a_request_that_breaks_after_text_is_not_repeated() {
           It w
           (cut short: the connection was lost)
     ");
+    assert_eq!(upstream.prompts().len(), 2);
+}
+
+/// A name that servers refuse in later requests would end the whole conversation.
+#[tokio::test]
+async fn an_impossible_name_stays_out_of_later_requests() {
+    let upstream = Upstream::plain().await;
+    let look = ScriptedTool::returns("look", "seen");
+    upstream
+        .answers(calls("", &[("id with spaces", "functions.look at", "{}"), ("b", "", "{}")]))
+        .answers(Answer::says(["I see."]));
+    let gateway = agent_with(&upstream, &[&look]).await;
+
+    gateway.room().says("@ann", "go").await;
+    gateway.room().shows("I see.").await;
+    assert!(look.calls().is_empty());
+    let request = upstream.prompts()[1].json();
+    let message = request["messages"].as_array().unwrap().iter().find(|one| one["tool_calls"].is_array());
+    let called = message.unwrap()["tool_calls"].clone();
+    assert_eq!(called[0]["function"]["name"], "functions_look_at");
+    assert_eq!(called[1]["function"]["name"], "unknown");
+    assert_eq!(called[0]["id"].as_str().unwrap().len(), 9);
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_off_does_not_run() {
+    let upstream = Upstream::plain().await;
+    let look = ScriptedTool::returns("look", "seen");
+    let piece = json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "name": "look" } }] });
+    let piece = event(&json!({ "choices": [{ "index": 0, "delta": piece, "finish_reason": null }] }));
+    upstream
+        .answers(Answer::events(piece + &*finish("length") + DONE))
+        .answers(Answer::says(["Then shorter."]));
+    let gateway = agent_with(&upstream, &[&look]).await;
+
+    gateway.room().says("@ann", "go").await;
+    gateway.room().shows("Then shorter.").await;
+    assert!(look.calls().is_empty());
+    assert!(told(&upstream.prompts()[1]).last().unwrap().contains("cut off by its length limit"));
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_before_any_text_is_tried_again() {
+    let upstream = Upstream::plain().await;
+    let look = ScriptedTool::returns("look", "seen");
+    let error = event(&json!({ "error": { "message": "busy", "code": 429 } }));
+    upstream.answers(Answer::events(error + DONE)).answers(Answer::says(["Now."]));
+    let gateway = agent_with(&upstream, &[&look]).await;
+
+    gateway.room().says("@ann", "go").await;
+    gateway.room().shows("Now.").await;
     assert_eq!(upstream.prompts().len(), 2);
 }

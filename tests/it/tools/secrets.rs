@@ -143,6 +143,8 @@ async fn no_tool_and_no_log_shows_a_secret_of_ours() {
     }
     let log = process.so_far();
     assert!(log.contains("DEBUG") && !log.contains(SEED), "{log}");
+    let dropped = log.lines().find(|line| line.contains("variables that a child process does not get"));
+    assert!(dropped.is_some_and(|line| line.contains("UNLISTED")), "{log}");
     // It was really there to be found.
     assert!(fs::read_to_string(home.join("talaria.yaml")).unwrap().contains(SEED));
     let stored = fs::read(home.join("talaria.db")).unwrap();

@@ -10,7 +10,7 @@ fn tool(workspace: &Path, sandbox: SandboxState) -> TerminalTool {
         host: Arc::new(ProcessHost::new(workspace)),
         sandbox,
         workspace: workspace.to_owned(),
-        hidden: Vec::new(),
+        hidden: HiddenFiles::default(),
         config: TerminalConfig::default(),
         further_variables: Arc::new(Vec::new),
     })
