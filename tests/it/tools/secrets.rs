@@ -125,8 +125,9 @@ async fn no_tool_and_no_log_shows_a_secret_of_ours() {
     process.signal(Signal::TERM);
     process.dies().await;
 
-    let last = upstream.prompts().pop().unwrap();
-    let told = last.json()["messages"].to_string();
+    // The very last one may be that of a review.
+    let told =
+        upstream.prompts().iter().map(|prompt| prompt.json()["messages"].to_string()).collect::<String>();
     // The tools did work.
     for words in ["everybody may see this", "LISTED=listed-value", "TALARIA_MCP_SCRIPT=plain"] {
         assert!(told.contains(words), "{words}: {told}");
