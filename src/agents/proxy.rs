@@ -181,8 +181,7 @@ impl ProxyAgent {
             timeouts: &self.config.timeouts,
             numbered: resumable,
             asides: &asides,
-            // The upstream runs its tools itself.
-            tool_calls: &|_| {},
+            tool_calls: None,
         };
         // Most turns need no approval, so this must cost nothing.
         let mut attending = poll_when_woken(approvals.attend(out));

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::error;
 use super::sse::{SseEvent, SseParser};
 use super::wire::{
-    APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent, ChunkCache, DONE, TOOL_PROGRESS, ToolCallDelta,
-    ToolProgress,
+    APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent, ChunkCache, DONE, TOOL_PROGRESS, ToolCallChunk,
+    ToolCallDelta, ToolProgress,
 };
 use crate::agent::{
     AgentError, AgentErrorKind, AgentOutput, Step, StepState, TURN_BYTES, TurnEnd, TurnEvent,
@@ -62,8 +62,8 @@ pub struct StreamReader<'a> {
     pub numbered: bool,
     /// Receives events about asks.
     pub asides: &'a (dyn Fn(ApprovalEvent<'_>) + Send + Sync),
-    /// Receives the pieces of tool calls, in order.
-    pub tool_calls: &'a (dyn Fn(&ToolCallDelta<'_>) + Send + Sync),
+    /// Receives the pieces of tool calls, in order; `None` for a server that runs its tools itself.
+    pub tool_calls: Option<&'a (dyn Fn(&ToolCallDelta<'_>) + Send + Sync)>,
 }
 
 /// State of one stream.
@@ -258,7 +258,9 @@ impl StreamReader<'_> {
             progress.heard.push(text);
             out.emit(TurnEvent::Text(text));
         }
-        chunk.tool_calls().iter().for_each(self.tool_calls);
+        if let Some(take) = self.tool_calls {
+            ToolCallChunk::read(&data).pieces().iter().for_each(take);
+        }
         // The stream may have had gaps; the text at its end is the one that the server keeps.
         if let Some(whole) = chunk.whole().filter(|whole| !progress.heard.is(whole)) {
             tracing::info!("the text at the end of the stream differs from its deltas");

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent};
 pub use chunk_cache::ChunkCache;
 pub use reason::FailureReason;
-pub use tool_call::{FunctionDelta, ToolCallDelta};
+pub use tool_call::{FunctionDelta, ToolCallChunk, ToolCallDelta};
 
 use crate::agent;
 use crate::i18n::LocalizedText;
@@ -219,11 +219,6 @@ impl<'a> StreamChunk<'a> {
         self.hermes.as_ref().is_some_and(|hermes| hermes.status.as_deref() == Some("cancelled"))
     }
 
-    /// Next pieces of tool calls.
-    pub fn tool_calls(&self) -> &[ToolCallDelta<'a>] {
-        self.delta().map_or(&[], |delta| &delta.tool_calls)
-    }
-
     fn delta(&self) -> Option<&ChunkDelta<'a>> {
         self.choice.as_ref()?.delta.as_ref()
     }
@@ -257,9 +252,6 @@ pub struct ChunkDelta<'a> {
     /// Next piece of the reasoning, under its other name. Some servers send both, so this cannot be an alias.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub reasoning: Option<Cow<'a, str>>,
-    /// Next pieces of tool calls.
-    #[serde(borrow, default, deserialize_with = "lenient::list")]
-    pub tool_calls: Vec<ToolCallDelta<'a>>,
 }
 
 /// Tokens that a turn used.

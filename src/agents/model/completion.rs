@@ -52,7 +52,7 @@ impl ModelAgent {
             timeouts: &self.config.timeouts,
             numbered: false,
             asides: &|_| {},
-            tool_calls: &|piece| assembler.lock().push(piece),
+            tool_calls: Some(&|piece| assembler.lock().push(piece)),
         };
         let end = reader.read(response, out, stop).await?;
         match assembler.into_inner().finish() {

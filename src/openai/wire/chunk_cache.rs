@@ -58,18 +58,10 @@ fn frame<'a>(data: &'a str, chunk: &StreamChunk<'a>) -> Option<(&'a str, &'a str
         return None;
     };
     // Borrowed text is a slice of `data`, so its address gives its position.
-    let ChunkDelta {
-        content: Some(Cow::Borrowed(text)),
-        reasoning_content: None,
-        reasoning: None,
-        tool_calls,
-    } = delta
+    let ChunkDelta { content: Some(Cow::Borrowed(text)), reasoning_content: None, reasoning: None } = delta
     else {
         return None;
     };
-    if !tool_calls.is_empty() {
-        return None;
-    }
     let start = text.as_ptr().addr().checked_sub(data.as_ptr().addr())?;
     Some((data.get(..start)?, data.get(start + text.len()..)?))
 }
@@ -110,7 +102,6 @@ mod tests {
         for data in [
             r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#,
             r#"{"choices":[{"delta":{"content":"a","reasoning":"b"}}]}"#,
-            r#"{"choices":[{"delta":{"content":"a","tool_calls":[{"index":0}]}}]}"#,
             r#"{"choices":[{"delta":{"content":"a"}}],"usage":{}}"#,
             r#"{"choices":[{"delta":{"content":"a"}}],"error":{}}"#,
             r#"{"choices":[{"delta":{"content":"a\n"}}]}"#,
