@@ -11,6 +11,7 @@ mod mcp_tool;
 mod open_link;
 mod secret_mask;
 mod server_actor;
+mod server_state;
 mod tool_list;
 mod tool_names;
 mod tool_result;
@@ -22,7 +23,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
 use self::mcp_tool::McpTool;
@@ -31,9 +31,10 @@ use self::tool_list::ToolList;
 use super::process::ProcessHost;
 use super::tools::AgentTool;
 use crate::config::{McpSelection, McpServerConfig};
-use crate::i18n::{LocalizedText, TextKey};
+use crate::i18n::LocalizedText;
 
 pub use server_actor::McpPacing;
+pub use server_state::{McpFailure, McpFailureKind, McpServerState, McpServerStatus};
 
 /// Longest wait for the end of all servers: both pauses of an ordered end, and a moment.
 const END: Duration = Duration::from_secs(6);
@@ -51,33 +52,6 @@ pub struct McpTools {
     pub tools: Vec<Arc<dyn AgentTool>>,
     /// Servers whose tools are missing, and why; one sentence each, for the model and the log.
     pub problems: Vec<String>,
-}
-
-/// One server, for operators and rooms.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct McpServerStatus {
-    /// Its name in the configuration.
-    pub name: String,
-    /// Whether it runs.
-    pub state: McpServerState,
-    /// Number of tools that it offers; 0 if they were never learned.
-    pub tools: usize,
-}
-
-/// State of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum McpServerState {
-    /// Switched off in the configuration.
-    Disabled,
-    /// Nobody needs it now.
-    NotStarted,
-    /// It is about to run.
-    Starting,
-    /// It runs.
-    Running,
-    /// It failed, for this reason, and is started again when it is needed after a pause.
-    Failed(String),
 }
 
 impl McpServers {
@@ -183,22 +157,10 @@ impl McpServers {
         names.into_iter().filter(differs).cloned().collect()
     }
 
-    /// Lines about these servers for a room: how many run, and each that failed. A room is not told why: that is the
-    /// operator's business. Empty if none of them was ever started.
-    pub fn state_lines(&self, servers: &[String]) -> Vec<LocalizedText> {
-        let used: Vec<_> =
-            self.status().into_iter().filter(|status| servers.contains(&status.name)).collect();
-        let running: Vec<_> = used.iter().filter(|status| status.state == McpServerState::Running).collect();
-        let failed = used.iter().filter(|status| matches!(status.state, McpServerState::Failed(_)));
-        let failed = failed.map(|status| TextKey::StatusMcpFailed.with("server", status.name.as_str()));
-        let tools: usize = running.iter().map(|status| status.tools).sum();
-        let count = TextKey::StatusMcp
-            .with("running", running.len())
-            .with("servers", used.len())
-            .with("tools", tools);
-        let is_silent =
-            used.iter().all(|status| status.tools == 0 && status.state == McpServerState::NotStarted);
-        if is_silent { Vec::new() } else { std::iter::once(count).chain(failed).collect() }
+    /// One line about each server that an agent uses, for a room.
+    pub fn state_lines(&self, selection: &McpSelection) -> Vec<LocalizedText> {
+        let used = self.status().into_iter().filter(|status| selection.includes(&status.name));
+        used.map(|status| status.room_line()).collect()
     }
 
     /// The state of every server, by name. Must not wait.
@@ -223,17 +185,4 @@ async fn list_tools(server: Arc<McpServer>) -> (Arc<McpServer>, Result<Arc<ToolL
         Err(why) => Err(why),
     };
     (server, list)
-}
-
-impl McpServerState {
-    /// The state in a few words for operators.
-    pub fn words(&self) -> String {
-        match self {
-            Self::Disabled => "switched off".to_owned(),
-            Self::NotStarted => "not started".to_owned(),
-            Self::Starting => "starts".to_owned(),
-            Self::Running => "runs".to_owned(),
-            Self::Failed(reason) => format!("failed: {reason}"),
-        }
-    }
 }

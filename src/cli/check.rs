@@ -1,9 +1,11 @@
 //! `talaria check`: shows what would run, what is wrong, and which people were refused.
 
+mod mcp_servers;
 mod serving;
 mod tools;
 mod upstream;
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 use rustix::fs::Access;
 use talaria_platform::{AccountId, UserId};
 
+use self::mcp_servers::RunningServers;
 use self::upstream::UpstreamFinding;
 use super::table::{length, moment};
 use super::{complain_of, print};
@@ -31,7 +34,10 @@ use crate::store::{RefusedRow, look};
 pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
-    wrong.extend(tools::look(config, std::env::var_os("PATH").as_deref(), SandboxState::detect, &mut text));
+    wrong.extend(tools::look(config, SandboxState::detect, &mut text));
+    // Asked at most once, and only if somebody wants to know.
+    let gateway = LazyCell::new(|| ask_gateway(config, sources));
+    look_at_servers(config, &gateway, &mut text);
     if !sources.serve {
         let problems = config.platforms.iter().filter_map(|(name, platform)| {
             let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;
@@ -39,7 +45,7 @@ pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
         });
         wrong.extend(problems);
     }
-    match look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, sources)?))) {
+    match look_at_home(&config.home).and_then(|note| Ok((note, look_for_people(config, &gateway)?))) {
         Ok((note, found)) => {
             if let Some(note) = note {
                 let _ = write!(text, "\nnote: {note}\n");
@@ -138,10 +144,18 @@ fn look_at_home(home: &Path) -> Result<Option<String>, CheckFailure> {
 
 /// Describes refused people, or why they are not known: asks a running process, else reads its database. A
 /// database that would have to be migrated first is left alone.
-fn look_for_people(config: &Config, sources: &ConfigSources) -> Result<Result<String, String>, CheckFailure> {
+fn look_for_people(
+    config: &Config,
+    gateway: &LazyAnswer<impl FnOnce() -> GatewayAnswer>,
+) -> Result<Result<String, String>, CheckFailure> {
     // Only the running process may open the database. If none runs, the lock keeps one from starting while we
     // read.
-    let Ok(_lock) = StateDir::look_at(&config.home) else { return Ok(ask(config, sources)) };
+    let Ok(_lock) = StateDir::look_at(&config.home) else {
+        return Ok(match &**gateway {
+            Ok((status, refused)) => Ok(describe_running(config, status, refused)),
+            Err(why) => Err(why.clone()),
+        });
+    };
     let database = StateDir::database_of(&config.home);
     if !database.exists() {
         return Ok(Ok(String::new()));
@@ -154,21 +168,46 @@ fn look_for_people(config: &Config, sources: &ConfigSources) -> Result<Result<St
     })
 }
 
-/// Asks the running gateway about refused people.
-fn ask(config: &Config, sources: &ConfigSources) -> Result<String, String> {
+/// The answer of the running gateway, or why there is none.
+type GatewayAnswer = Result<(GatewayStatus, RefusedList), String>;
+
+/// An answer that is asked for when it is first needed.
+type LazyAnswer<F> = LazyCell<GatewayAnswer, F>;
+
+/// Asks the running gateway how things are, and which people it refused.
+fn ask_gateway(config: &Config, sources: &ConfigSources) -> GatewayAnswer {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let asked = runtime.block_on(async {
         let client = ControlClient::open(&config.home, sources, CommandNeed::Running).await?;
-        Ok((client.get::<GatewayStatus>("/status").await?, client.get::<RefusedList>("/refused").await?))
+        Ok((client.get("/status").await?, client.get("/refused").await?))
     });
-    let (status, refused) = asked.map_err(|problem: CommandError| {
+    asked.map_err(|problem: CommandError| {
         problem.complaints.first().map(|complaint| complaint.message.clone()).unwrap_or_default()
-    })?;
+    })
+}
+
+/// Describes the MCP servers, with their states in the running gateway.
+fn look_at_servers(config: &Config, gateway: &LazyAnswer<impl FnOnce() -> GatewayAnswer>, text: &mut String) {
+    if config.mcp_servers.is_empty() {
+        return;
+    }
+    let running = match StateDir::holder(&config.home) {
+        None => RunningServers::NotRunning,
+        Some(_) => match &**gateway {
+            Ok((status, _)) => RunningServers::Known(&status.mcp_servers),
+            Err(why) => RunningServers::Unknown(why),
+        },
+    };
+    mcp_servers::look(config, std::env::var_os("PATH").as_deref(), &running, text);
+}
+
+/// Describes a running gateway and the people that it refused.
+fn describe_running(config: &Config, status: &GatewayStatus, refused: &RefusedList) -> String {
     let GatewayStatus { pid, uptime_seconds, .. } = status;
-    let mut text = format!("\nrunning        process {pid}, for {}\n", length(uptime_seconds));
-    text.push_str(&describe_refused(config, &refused));
-    Ok(text)
+    let mut text = format!("\nrunning        process {pid}, for {}\n", length(*uptime_seconds));
+    text.push_str(&describe_refused(config, refused));
+    text
 }
 
 /// Lists people who would still be refused, each once, with the line that lets them in.

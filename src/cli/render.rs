@@ -78,11 +78,17 @@ pub(super) fn status(status: &GatewayStatus) -> String {
     }
     let rows: Vec<_> = mcp_servers
         .iter()
-        .map(|server| [server.name.clone(), server.tools.to_string(), one_line(&server.state.words(), 300)])
+        .map(|server| [server.name.clone(), server.tools.to_string(), server.state.words().to_owned()])
         .collect();
     if !rows.is_empty() {
         text.push('\n');
         text.push_str(&table(["MCP SERVER", "TOOLS", "STATE"], &rows));
+    }
+    // Below the table, whose cells are too short for a reason.
+    for server in mcp_servers {
+        if let Some(reason) = server.state.reason() {
+            let _ = writeln!(text, "{} failed: {reason}", one_line(&server.name, 60));
+        }
     }
     if turns.is_empty() {
         text.push_str("\nNothing runs and nothing waits.\n");

@@ -15,6 +15,7 @@ use talaria_platform::{CancellationToken, spawn_task};
 use tokio::time::Instant;
 
 use super::guarded_transport::LinkState;
+use super::server_state::McpFailureKind;
 use super::tool_list::{PAGES, ToolList, ToolListBuilder};
 use super::tool_result::{ToolAnswer, read_answer};
 use crate::config::McpServerConfig;
@@ -187,12 +188,12 @@ impl Connection {
             ServiceError::McpError(error) => {
                 let words = format!("refused the call: {}", one_line(&error.message, ERROR));
                 if self.over_http && LOST_SESSION.contains(&error.code.0) {
-                    self.link.break_off("it does not know our session any more");
+                    self.link.break_off(McpFailureKind::Ended, "it does not know our session any more");
                 }
                 RequestFailure::Failed(words)
             }
             ServiceError::TransportSend(error) => {
-                self.link.break_off(send_failure(&*error.error));
+                self.link.break_off_unsent(send_failure(&*error.error));
                 RequestFailure::Gone
             }
             ServiceError::TransportClosed => RequestFailure::Gone,

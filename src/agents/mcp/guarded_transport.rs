@@ -24,6 +24,7 @@ use talaria_platform::CancellationToken;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 
+use super::server_state::{McpFailure, McpFailureKind};
 use crate::util::one_line;
 
 /// Longest line of a server, in bytes. rmcp would drop a longer one without a word.
@@ -44,7 +45,9 @@ pub(super) struct LinkState {
     /// Fired when nothing will come any more.
     gone: CancellationToken,
     /// Why we broke the connection; empty if the server ended it.
-    broken: OnceLock<String>,
+    broken: OnceLock<McpFailure>,
+    /// Kind of the last request over HTTP that failed. The library hides it in its own errors.
+    trouble: Mutex<Option<McpFailureKind>>,
     /// The server says that its list of tools is another now.
     list_changed: AtomicBool,
     /// Calls that want to know their progress.
@@ -57,11 +60,24 @@ pub(super) struct LinkState {
 
 impl LinkState {
     /// Ends the connection for this reason, unless it has ended.
-    pub(super) fn break_off(&self, why: impl Into<String>) {
+    pub(super) fn break_off(&self, kind: McpFailureKind, why: impl Into<String>) {
         if !self.gone.is_cancelled() {
-            let _ = self.broken.set(why.into());
+            let _ = self.broken.set(McpFailure::new(kind, why));
         }
         self.gone.cancel();
+    }
+
+    /// Ends the connection because a request could not be sent. Returns the failure.
+    pub(super) fn break_off_unsent(&self, why: impl Into<String>) -> McpFailure {
+        let kind = self.trouble.lock().unwrap_or(McpFailureKind::Ended);
+        let failure = McpFailure::new(kind, why);
+        self.break_off(failure.kind, failure.reason.clone());
+        failure
+    }
+
+    /// Remembers the kind of a request that failed.
+    pub(super) fn note_trouble(&self, kind: McpFailureKind) {
+        *self.trouble.lock() = Some(kind);
     }
 
     /// Whether nothing will come any more.
@@ -75,8 +91,8 @@ impl LinkState {
     }
 
     /// The reason for which we broke the connection.
-    pub(super) fn reason(&self) -> Option<&str> {
-        self.broken.get().map(String::as_str)
+    pub(super) fn failure(&self) -> Option<&McpFailure> {
+        self.broken.get()
     }
 
     /// Whether the list of tools has changed since the last call of this.
@@ -195,7 +211,8 @@ impl<T> GuardedTransport<T> {
             }
             JsonRpcMessage::Request(_) => {
                 if self.link.owed.fetch_add(1, Ordering::AcqRel) >= OWED {
-                    self.link.break_off("it sends requests and does not read the answers");
+                    self.link
+                        .break_off(McpFailureKind::Faulty, "it sends requests and does not read the answers");
                     return None;
                 }
                 Some(message)
@@ -255,7 +272,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
         if polled.is_ready()
             && let Err(why) = self.count(buffer.filled().get(before..).unwrap_or_default())
         {
-            self.link.break_off(why.clone());
+            self.link.break_off(McpFailureKind::Faulty, why.clone());
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         polled
@@ -316,7 +333,7 @@ mod tests {
         assert_eq!(*call.lines.borrow_and_update(), "half way");
         drop(server);
         assert!(transport.receive().await.is_none());
-        assert!(link.is_gone() && link.reason().is_none());
+        assert!(link.is_gone() && link.failure().is_none());
     }
 
     #[tokio::test]
@@ -327,7 +344,10 @@ mod tests {
             while server.write_all(&chunk).await.is_ok() {}
         });
         assert!(transport.receive().await.is_none());
-        assert_eq!(link.reason(), Some("it sent a message of more than 16 MiB"));
+        assert_eq!(
+            link.failure(),
+            Some(&McpFailure::new(McpFailureKind::Faulty, "it sent a message of more than 16 MiB"))
+        );
         drop(transport);
         writing.await.unwrap();
     }
@@ -340,7 +360,10 @@ mod tests {
             while server.write_all(chunk.as_bytes()).await.is_ok() {}
         });
         assert!(transport.receive().await.is_none());
-        assert_eq!(link.reason(), Some("it sent more than 64 MiB without an answer"));
+        assert_eq!(
+            link.failure(),
+            Some(&McpFailure::new(McpFailureKind::Faulty, "it sent more than 64 MiB without an answer"))
+        );
         drop(transport);
         writing.await.unwrap();
     }
@@ -354,7 +377,10 @@ mod tests {
             assert!(transport.receive().await.is_some());
         }
         assert!(transport.receive().await.is_none());
-        assert_eq!(link.reason(), Some("it sends requests and does not read the answers"));
+        assert_eq!(
+            link.failure(),
+            Some(&McpFailure::new(McpFailureKind::Faulty, "it sends requests and does not read the answers"))
+        );
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use sse_stream::{Sse, SseStream};
 
 use super::connection::first_cause;
 use super::guarded_transport::{LINE_BYTES, LinkState};
+use super::server_state::McpFailureKind;
 use crate::config::{BaseUrl, McpServerConfig, Secret, UpstreamTimeouts};
 use crate::openai::client;
 
@@ -97,13 +98,19 @@ impl StreamableHttpClient for BoundedClient {
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         let body = serde_json::to_vec(&message)?;
-        let response =
-            self.client.post(uri.as_ref()).headers(headers).body(body).send().await.map_err(without_url)?;
+        let sent = self.client.post(uri.as_ref()).headers(headers).body(body).send().await;
+        let response = sent.map_err(|error| {
+            self.link.note_trouble(McpFailureKind::Unreachable);
+            without_url(error)
+        })?;
         let is_request = matches!(message, JsonRpcMessage::Request(_));
         let kind = media_type(&response);
         match response.status() {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
-            StatusCode::NOT_FOUND if has_session => Err(StreamableHttpError::SessionExpired),
+            StatusCode::NOT_FOUND if has_session => {
+                self.link.note_trouble(McpFailureKind::Ended);
+                Err(StreamableHttpError::SessionExpired)
+            }
             status if !status.is_success() => refused(response, kind, self.link.clone()).await,
             _ => {
                 let session = response.headers().get(SESSION);
@@ -118,11 +125,11 @@ impl StreamableHttpClient for BoundedClient {
                             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
                             // Nothing is expected in answer to a notification.
                             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
-                            Err(_) => Err(unexpected("its answer is no message of the protocol")),
+                            Err(_) => Err(self.faulty("its answer is no message of the protocol")),
                         }
                     }
                     MediaType::Other if !is_request => Ok(StreamableHttpPostResponse::Accepted),
-                    MediaType::Other => Err(unexpected("its answer is neither JSON nor a stream of events")),
+                    MediaType::Other => Err(self.faulty("its answer is neither JSON nor a stream of events")),
                 }
             }
         }
@@ -160,6 +167,14 @@ impl StreamableHttpClient for BoundedClient {
     }
 }
 
+impl BoundedClient {
+    /// An answer that does not follow the protocol.
+    fn faulty(&self, words: &str) -> HttpError {
+        self.link.note_trouble(McpFailureKind::Faulty);
+        unexpected(words)
+    }
+}
+
 /// The kind of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MediaType {
@@ -187,6 +202,7 @@ async fn refused(
     link: Arc<LinkState>,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
     let status = response.status();
+    link.note_trouble(McpFailureKind::Refused { status: status.as_u16() });
     let is_access = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if kind == MediaType::Json && !is_access && status != StatusCode::TOO_MANY_REQUESTS {
         let body = read_body(response, ERROR_BYTES, link).await?;
@@ -232,7 +248,7 @@ fn bounded(
                 Ok(part)
             }
             Ok(_) => {
-                link.break_off(TOO_LONG);
+                link.break_off(McpFailureKind::Faulty, TOO_LONG);
                 Err(io::Error::other(TOO_LONG))
             }
             Err(error) => Err(io::Error::other(error.without_url())),

@@ -18,8 +18,10 @@ use talaria_platform::CancellationToken;
 use super::connection::{Connection, RequestFailure, send_failure};
 use super::guarded_transport::{BoundedReader, GuardedTransport, LinkState};
 use super::secret_mask::SecretMask;
+use super::server_state::{McpFailure, McpFailureKind};
 use super::{http_client, tool_names};
 use crate::agents::process::environment::process_environment;
+use crate::agents::process::shim::is_start_failure;
 use crate::agents::process::{EndPatience, ManagedProcess, ProcessHost, ProcessSpec, StdinMode};
 use crate::config::{McpServerConfig, McpTransport, Secret};
 use crate::util::one_line;
@@ -48,14 +50,19 @@ pub(super) struct OpenLink {
 
 /// A server that did not come up. Its process may still run.
 pub(super) struct FailedLink {
-    /// One line that says why.
-    pub reason: String,
+    /// Why it did not.
+    pub failure: McpFailure,
     process: Option<ManagedProcess>,
 }
 
 impl FailedLink {
-    fn without_process(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), process: None }
+    fn without_process(failure: McpFailure) -> Self {
+        Self { failure, process: None }
+    }
+
+    /// A server whose process or client could not be made.
+    fn not_started(reason: impl Into<String>) -> Self {
+        Self::without_process(McpFailure::new(McpFailureKind::NotStarted, reason))
     }
 
     /// Ends the process in order, if there is one.
@@ -78,29 +85,29 @@ pub(super) async fn open(
     let link = Arc::<LinkState>::default();
     match &config.transport {
         McpTransport::Http { url, headers } => {
-            let transport = http_client::connect(url, headers, config, link.clone())
-                .map_err(FailedLink::without_process)?;
+            let transport =
+                http_client::connect(url, headers, config, link.clone()).map_err(FailedLink::not_started)?;
             let shaken =
                 shake_hands(GuardedTransport::new(transport, link.clone()), &link, true, config, stop).await;
             let (service, connection) =
-                shaken.map_err(|reason| FailedLink::without_process(mask.hide(&reason)))?;
+                shaken.map_err(|failure| FailedLink::without_process(masked(failure, mask)))?;
             Ok(OpenLink { connection, service, process: None })
         }
         McpTransport::Stdio { command, args, env, cwd } => {
             let folder = cwd.clone().unwrap_or_else(|| home.join("mcp").join(tool_names::reduce(name)));
             let spec = process_spec(command, args, env, &folder);
-            let mut process = start(host, spec, cwd.is_none()).map_err(FailedLink::without_process)?;
+            let mut process = start(host, spec, cwd.is_none()).map_err(FailedLink::not_started)?;
             let (Some(stdin), Some(stdout)) = (process.take_stdin(), process.take_stdout()) else {
-                return Err(FailedLink::without_process("its process has no input or no output"));
+                return Err(FailedLink::not_started("its process has no input or no output"));
             };
             let transport = AsyncRwTransport::new(BoundedReader::new(stdout, link.clone()), stdin);
             match shake_hands(GuardedTransport::new(transport, link.clone()), &link, false, config, stop)
                 .await
             {
                 Ok((service, connection)) => Ok(OpenLink { connection, service, process: Some(process) }),
-                Err(why) => {
-                    let reason = mask.hide(&with_process(&why, &process, link.is_gone()).await);
-                    Err(FailedLink { reason, process: Some(process) })
+                Err(failure) => {
+                    let failure = masked(with_process(failure, &process, link.is_gone()).await, mask);
+                    Err(FailedLink { failure, process: Some(process) })
                 }
             }
         }
@@ -109,7 +116,7 @@ pub(super) async fn open(
 
 impl OpenLink {
     /// Waits until the connection is gone. Returns the reason.
-    pub(super) async fn died(&self, mask: &SecretMask) -> String {
+    pub(super) async fn died(&self, mask: &SecretMask) -> McpFailure {
         let link = self.connection.link();
         match &self.process {
             Some(process) => {
@@ -117,19 +124,19 @@ impl OpenLink {
                     () = link.gone() => {}
                     _ = process.exited() => {}
                 }
-                let why = link.reason().unwrap_or(ENDED).to_owned();
-                mask.hide(&with_process(&why, process, true).await)
+                masked(with_process(failure_of(link), process, true).await, mask)
             }
             None => {
                 link.gone().await;
-                mask.hide(link.reason().unwrap_or("it closed the connection"))
+                let closed = || McpFailure::new(McpFailureKind::Ended, "it closed the connection");
+                masked(link.failure().cloned().unwrap_or_else(closed), mask)
             }
         }
     }
 
     /// Ends the connection and the process in order.
     pub(super) async fn end(mut self) {
-        self.connection.link().break_off("it was ended");
+        self.connection.link().break_off(McpFailureKind::Ended, "it was ended");
         // The process first: the library waits for answers that a hanging server never takes.
         if let Some(process) = &self.process {
             process.end().await;
@@ -172,59 +179,77 @@ async fn shake_hands<T: Transport<RoleClient> + 'static>(
     over_http: bool,
     config: &McpServerConfig,
     stop: &CancellationToken,
-) -> Result<(RunningService<RoleClient, RefusingClient>, Arc<Connection>), String> {
+) -> Result<(RunningService<RoleClient, RefusingClient>, Arc<Connection>), McpFailure> {
     let shaking = async {
         let served =
             serve_client_with_lifecycle(RefusingClient, transport, ClientLifecycleMode::Initialize).await;
-        let service = served.map_err(|error| match link.reason() {
-            Some(reason) => reason.to_owned(),
-            None => match error {
-                ClientInitializeError::TransportError { error, .. } => {
-                    let words = send_failure(&*error.error);
-                    link.break_off(words.clone());
-                    words
-                }
-                other => format!("the handshake failed: {}", one_line(&other.to_string(), HANDSHAKE)),
-            },
+        let service = served.map_err(|error| match (link.failure(), error) {
+            (Some(failure), _) => failure.clone(),
+            (None, ClientInitializeError::TransportError { error, .. }) => {
+                link.break_off_unsent(send_failure(&*error.error))
+            }
+            (None, other) => {
+                let kind = if link.is_gone() { McpFailureKind::Ended } else { McpFailureKind::Faulty };
+                let words = one_line(&other.to_string(), HANDSHAKE);
+                McpFailure::new(kind, format!("the handshake failed: {words}"))
+            }
         })?;
         let peer = service.peer().clone();
         let connection =
             Connection::open(peer, link.clone(), over_http, config).await.map_err(|failure| {
-                let words = match failure {
-                    RequestFailure::Failed(words) => words,
-                    RequestFailure::Gone => link.reason().unwrap_or("closed the connection").to_owned(),
-                    RequestFailure::Stopped => "was stopped".to_owned(),
+                let McpFailure { kind, reason } = match failure {
+                    RequestFailure::Failed(words) => {
+                        McpFailure::new(McpFailureKind::Faulty, format!("it {words}"))
+                    }
+                    RequestFailure::Gone => failure_of(link),
+                    RequestFailure::Stopped => McpFailure::new(McpFailureKind::Ended, "it was stopped"),
                 };
-                format!("its tools cannot be listed: it {words}")
+                McpFailure::new(kind, format!("its tools cannot be listed: {reason}"))
             })?;
         Ok((service, Arc::new(connection)))
     };
     tokio::select! {
         shaken = shaking => shaken,
-        () = stop.cancelled() => Err("it was ended".to_owned()),
+        () = stop.cancelled() => Err(McpFailure::new(McpFailureKind::Ended, "it was ended")),
         () = tokio::time::sleep(config.connect_timeout) => {
-            Err(format!("it was not ready within {} seconds", config.connect_timeout.as_secs_f32()))
+            let words = format!("it was not ready within {} seconds", config.connect_timeout.as_secs_f32());
+            Err(McpFailure::new(McpFailureKind::TooSlow, words))
         }
     }
 }
 
+/// Why a connection is gone.
+fn failure_of(link: &LinkState) -> McpFailure {
+    link.failure().cloned().unwrap_or_else(|| McpFailure::new(McpFailureKind::Ended, ENDED))
+}
+
+fn masked(failure: McpFailure, mask: &SecretMask) -> McpFailure {
+    McpFailure { reason: mask.hide(&failure.reason), ..failure }
+}
+
 /// The reason, together with the words of the process itself. `ends`: whether the process may be about to end by itself.
-async fn with_process(why: &str, process: &ManagedProcess, ends: bool) -> String {
+async fn with_process(failure: McpFailure, process: &ManagedProcess, ends: bool) -> McpFailure {
+    let McpFailure { kind, reason: why } = failure;
     let exit = match ends {
         true => tokio::time::timeout(EXIT, process.exited()).await.ok().and_then(|exit| exit.code),
         false => None,
     };
     // A server that ends well after we broke the connection only did as it should.
     let exit = exit.filter(|code| *code != 0 || why == ENDED);
+    let kind = match (kind, exit) {
+        (McpFailureKind::Ended, Some(code)) if is_start_failure(code) => McpFailureKind::NotStarted,
+        (kind, _) => kind,
+    };
     let exit = exit.map(|code| format!(" (exit status {code})")).unwrap_or_default();
     let said = process.stderr_tail();
     // The end is where a failure is explained.
     let said = said.trim();
     let start = said.char_indices().rev().nth(STDERR).map_or(0, |(at, _)| at);
-    match one_line(said.get(start..).unwrap_or_default(), STDERR) {
+    let reason = match one_line(said.get(start..).unwrap_or_default(), STDERR) {
         said if said.is_empty() => format!("{why}{exit}"),
         said => format!("{why}{exit}; it said: {said}"),
-    }
+    };
+    McpFailure::new(kind, reason)
 }
 
 /// Our side of the protocol: it offers nothing, so every request of a server but a ping is refused.

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::connection::Connection;
 use super::open_link::{self, OpenLink};
 use super::secret_mask::SecretMask;
-use super::{McpServerState, McpServerStatus};
+use super::server_state::{McpFailure, McpServerState, McpServerStatus};
 use crate::agents::process::ProcessHost;
 use crate::config::McpServerConfig;
 
@@ -86,7 +86,7 @@ enum ServerState {
     NotStarted,
     Starting,
     Running(Arc<Connection>),
-    Failed { reason: String, until: Instant },
+    Failed { failure: McpFailure, until: Instant },
 }
 
 impl ServerState {
@@ -138,7 +138,7 @@ impl McpServer {
             self.want();
             match state.wait_for(|state| !matches!(state, ServerState::Starting)).await.as_deref() {
                 Ok(ServerState::Running(connection)) => Ok(connection.clone()),
-                Ok(ServerState::Failed { reason, .. }) => Err(format!("does not run: {reason}")),
+                Ok(ServerState::Failed { failure, .. }) => Err(format!("does not run: {}", failure.reason)),
                 Ok(ServerState::NotStarted | ServerState::Starting) | Err(_) => Err("was ended".to_owned()),
             }
         };
@@ -155,7 +155,7 @@ impl McpServer {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| !state.is_ending());
         match tokio::time::timeout(REASON, settled).await.ok()?.as_deref() {
-            Ok(ServerState::Failed { reason, .. }) => Some(reason.clone()),
+            Ok(ServerState::Failed { failure, .. }) => Some(failure.reason.clone()),
             Ok(ServerState::NotStarted | ServerState::Starting | ServerState::Running(_)) | Err(_) => None,
         }
     }
@@ -199,7 +199,7 @@ impl McpServer {
             ServerState::NotStarted => McpServerState::NotStarted,
             ServerState::Starting => McpServerState::Starting,
             ServerState::Running(_) => McpServerState::Running,
-            ServerState::Failed { reason, .. } => McpServerState::Failed(reason.clone()),
+            ServerState::Failed { failure, .. } => McpServerState::Failed(failure.clone()),
         };
         let tools = match &*self.state.borrow() {
             ServerState::Running(connection) => connection.known_tools().tools.len(),
@@ -239,8 +239,9 @@ impl McpServer {
                 Ok(link) => self.keep(link, &mut pauses).await,
                 Err(failed) if self.stop.is_cancelled() => failed.end().await,
                 Err(failed) => {
-                    tracing::warn!(server = self.name, reason = failed.reason, "an MCP server did not start");
-                    self.fail(failed.reason.clone(), &mut pauses);
+                    let reason = &failed.failure.reason;
+                    tracing::warn!(server = self.name, reason, "an MCP server did not start");
+                    self.fail(failed.failure.clone(), &mut pauses);
                     failed.end().await;
                 }
             }
@@ -262,18 +263,18 @@ impl McpServer {
         }
         self.state.send_replace(ServerState::Running(connection.clone()));
         let died = tokio::select! {
-            reason = link.died(&self.mask) => Some(reason),
+            failure = link.died(&self.mask) => Some(failure),
             () = self.idles(&connection) => None,
             () = self.stop.cancelled() => None,
         };
         self.tools.store(connection.known_tools().tools.len(), Ordering::Relaxed);
         match died {
-            Some(reason) => {
-                tracing::warn!(server = self.name, reason, "an MCP server is gone");
+            Some(failure) => {
+                tracing::warn!(server = self.name, reason = failure.reason, "an MCP server is gone");
                 if began.elapsed() >= WELL {
                     pauses.reset();
                 }
-                self.fail(reason, pauses);
+                self.fail(failure, pauses);
             }
             None => {
                 tracing::info!(server = self.name, "an MCP server is ended");
@@ -290,8 +291,8 @@ impl McpServer {
         }
     }
 
-    fn fail(&self, reason: String, pauses: &mut Backoff) {
+    fn fail(&self, failure: McpFailure, pauses: &mut Backoff) {
         let until = Instant::now() + pauses.advance();
-        self.state.send_replace(ServerState::Failed { reason, until });
+        self.state.send_replace(ServerState::Failed { failure, until });
     }
 }

@@ -133,8 +133,7 @@ impl AgentTools {
 
     /// Lines about the servers of the agent for `/status`.
     pub fn state_lines(&self) -> Vec<LocalizedText> {
-        let lines =
-            self.mcp.as_ref().map(|(servers, selection)| servers.state_lines(&servers.selected(selection)));
+        let lines = self.mcp.as_ref().map(|(servers, selection)| servers.state_lines(selection));
         lines.unwrap_or_default()
     }
 }

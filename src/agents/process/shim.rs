@@ -36,6 +36,11 @@ const NOT_FOUND: u8 = 127;
 /// Exit status of a shell for a program that cannot be run.
 const NOT_RUNNABLE: u8 = 126;
 
+/// Whether an exit status means that the program was not there or could not be run. Shells use the same ones.
+pub fn is_start_failure(code: i32) -> bool {
+    code == i32::from(NOT_FOUND) || code == i32::from(NOT_RUNNABLE)
+}
+
 /// A command for the shim, as its arguments say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShimRequest {

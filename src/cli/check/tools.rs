@@ -1,23 +1,21 @@
-//! Checks what the tools of agents need: folders, programs and the sandbox. Changes nothing, and starts nothing but the
-//! trial of the sandbox.
+//! Checks what the tools of agents need: folders and the sandbox. Changes nothing, and starts nothing but the trial of
+//! the sandbox.
 
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::Access;
 
 use super::can_be_made;
 use crate::agents::process::sandbox::SandboxState;
-use crate::config::{AgentSettings, BuiltinTool, Config, McpTransport, ModelConfig};
+use crate::config::{AgentSettings, BuiltinTool, Config, ModelConfig};
 use crate::ids::AgentName;
 
 /// Describes what the tools of the configured agents find on this machine. Returns problems that would fail the start.
 /// `sandbox` is called only if an agent has the terminal.
 pub(super) fn look<'a>(
     config: &Config,
-    path: Option<&OsStr>,
     sandbox: impl FnOnce() -> &'a SandboxState,
     text: &mut String,
 ) -> Vec<(String, String)> {
@@ -25,24 +23,6 @@ pub(super) fn look<'a>(
     for (name, model) in models(config) {
         if let Some(workspace) = &model.workspace {
             wrong.extend(look_at_workspace(name, workspace, text));
-        }
-    }
-    for (name, server) in config.mcp_servers.iter().filter(|(_, server)| server.enabled) {
-        let McpTransport::Stdio { command, cwd, .. } = &server.transport else { continue };
-        match find_program(command, path) {
-            Some(program) => {
-                _ = write!(text, "\nMCP server `{name}`: its program is {}\n", program.display())
-            }
-            None => {
-                _ = write!(
-                    text,
-                    "\nwarning: MCP server `{name}`: its program is not found; install it, or correct \
-                     `mcp_servers.{name}.command` (a name is looked up in PATH)\n"
-                );
-            }
-        }
-        if let Some(cwd) = cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
-            _ = write!(text, "\nwarning: MCP server `{name}`: its folder {} is not there\n", cwd.display());
         }
     }
     if has_tool(config, BuiltinTool::Skills) {
@@ -84,15 +64,6 @@ fn look_at_workspace(name: &AgentName, workspace: &Path, text: &mut String) -> O
     (!usable).then(|| (format!("the workspace {shown} of the agent `{name}` cannot be read"), hint()))
 }
 
-/// The program that would run: a path as it is, or the first in `PATH` with that name.
-fn find_program(command: &str, path: Option<&OsStr>) -> Option<PathBuf> {
-    let runs = |program: &PathBuf| program.is_file() && rustix::fs::access(program, Access::EXEC_OK).is_ok();
-    if command.contains('/') {
-        return Some(PathBuf::from(command)).filter(runs);
-    }
-    std::env::split_paths(path?).map(|folder| folder.join(command)).find(runs)
-}
-
 /// Number of Markdown files in the folder and one level below it; `None` if there is no folder.
 fn count_skills(folder: &Path) -> Option<usize> {
     let is_skill = |path: &Path| path.extension().is_some_and(|ending| ending == "md") && path.is_file();
@@ -121,8 +92,6 @@ fn models(config: &Config) -> impl Iterator<Item = (&AgentName, &ModelConfig)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
     use crate::config::ConfigSources;
 
@@ -130,54 +99,42 @@ mod tests {
     fn it_says_what_the_tools_find() {
         let scene = tempfile::tempdir().unwrap();
         let at = |name: &str| scene.path().join(name);
-        for folder in ["home/skills/deploy", "bin", "there"] {
+        for folder in ["home/skills/deploy", "there"] {
             fs::create_dir_all(at(folder)).unwrap();
         }
         for file in ["home/skills/deploy/SKILL.md", "home/skills/mail.md", "home/skills/notes.txt"] {
             fs::write(at(file), "").unwrap();
         }
-        fs::write(at("bin/server"), "").unwrap();
-        fs::set_permissions(at("bin/server"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(at("file"), "").unwrap();
         let folder = scene.path().display().to_string();
         let yaml = format!(
-            "agents:\n  a: {{kind: model, model: m, tools: [terminal, skills, mcp], workspace: {folder}/there}}\n  b: \
-             {{kind: model, model: m, tools: [read_file], workspace: {folder}/later}}\n  c: {{kind: model, model: m, \
-             tools: [read_file], workspace: {folder}/bin/server/x}}\ndefault_agent: a\nmcp_servers:\n  found: \
-             {{command: server}}\n  lost: {{command: nowhere}}\n  off: {{command: nowhere, enabled: false}}\n  far: {{url: \
-             'https://mcp.example.org/mcp'}}\n  placed: {{command: {folder}/bin/server, cwd: {folder}/gone}}\n"
+            "agents:\n  a: {{kind: model, model: m, tools: [terminal, skills], workspace: {folder}/there}}\n  b: {{kind: \
+             model, model: m, tools: [read_file], workspace: {folder}/later}}\n  c: {{kind: model, model: m, tools: \
+             [read_file], workspace: {folder}/file/x}}\ndefault_agent: a\n"
         );
         fs::write(at("talaria.yaml"), yaml).unwrap();
         let sources = ConfigSources { folder: scene.path().to_owned(), ..ConfigSources::default() };
         let home = at("home").display().to_string();
         let config = Config::load(&sources, &|name| (name == "TALARIA_HOME").then(|| home.clone())).unwrap();
-        let look = |path: Option<&Path>, sandbox: &SandboxState| {
+        let look = |sandbox: &SandboxState| {
             let mut text = String::new();
-            let wrong = super::look(&config, path.map(Path::as_os_str), || sandbox, &mut text);
+            let wrong = super::look(&config, || sandbox, &mut text);
             let problem = wrong.iter().map(|(problem, hint)| format!("error: {problem}\nhint: {hint}\n"));
             format!("{text}\n{}", problem.collect::<String>()).replace(&folder, "DIR")
         };
-        insta::assert_snapshot!(look(Some(&at("bin")), &SandboxState::Bwrap("/usr/bin/bwrap".into())), @"
+        insta::assert_snapshot!(look(&SandboxState::Bwrap("/usr/bin/bwrap".into())), @"
         note: the workspace DIR/later of the agent `b` is not there yet; it will be made
-
-        MCP server `found`: its program is DIR/bin/server
-
-        warning: MCP server `lost`: its program is not found; install it, or correct `mcp_servers.lost.command` (a name is looked up in PATH)
-
-        MCP server `placed`: its program is DIR/bin/server
-
-        warning: MCP server `placed`: its folder DIR/gone is not there
 
         skills: 2 files in DIR/home/skills
 
         commands of the terminal are sandboxed with /usr/bin/bwrap
 
-        error: the workspace DIR/bin/server/x of the agent `c` cannot be made
+        error: the workspace DIR/file/x of the agent `c` cannot be made
         hint: correct `agents.c.workspace`, or make that folder and give it to this user
         ");
-        let without = look(None, &SandboxState::Missing);
+        let without = look(&SandboxState::Missing);
         assert!(without.contains("\nwarning: commands of the terminal are not sandboxed"), "{without}");
-        assert!(without.contains("MCP server `found`: its program is not found"), "{without}");
-        let broken = look(None, &SandboxState::NotWorking("no namespaces".into()));
+        let broken = look(&SandboxState::NotWorking("no namespaces".into()));
         assert!(broken.contains("bwrap does not work here (no namespaces)"), "{broken}");
     }
 
@@ -187,7 +144,7 @@ mod tests {
         let sources = ConfigSources { folder: scene.path().to_owned(), ..ConfigSources::default() };
         let home = scene.path().display().to_string();
         let config = Config::load(&sources, &|name| (name == "TALARIA_HOME").then(|| home.clone())).unwrap();
-        let wrong = look(&config, None, || panic!("it was tried"), &mut String::new());
+        let wrong = look(&config, || panic!("it was tried"), &mut String::new());
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use talaria::agent::DenyReason;
-use talaria::agents::mcp::McpServerState;
+use talaria::agents::mcp::{McpFailure, McpFailureKind, McpServerState};
 use talaria::agents::tools::ToolFailure;
 use talaria::config::{McpServerConfig, ToolPermission};
 
@@ -99,7 +99,8 @@ async fn a_server_that_dies_in_a_call_is_started_again_for_the_next() {
         )
     );
     scene.comes_to(|scene| matches!(scene.state(), McpServerState::Failed(_))).await;
-    let McpServerState::Failed(why) = scene.state() else { panic!("it failed") };
+    let McpServerState::Failed(McpFailure { kind, reason: why }) = scene.state() else { panic!("it failed") };
+    assert_eq!(kind, McpFailureKind::Ended);
     assert!(why.contains("exit status 7") && why.contains("the disk is on fire"), "{why}");
     assert_eq!(scene.calls("echo", json!({ "text": "back" })).await, Ok("back".to_owned()));
     scene.ends().await;

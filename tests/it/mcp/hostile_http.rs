@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use talaria::agents::mcp::McpPacing;
 use talaria::agents::tools::ToolFailure;
+use talaria::config::McpSelection;
 use talaria_platform::Backoff;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -124,6 +125,8 @@ async fn a_server_that_refuses_us_is_named_without_its_words_and_our_key() {
             "The MCP server `s` does not run: the request failed: it wants another key (status 401). Its tools are missing."
         ]
     );
+    let lines = scene.servers.state_lines(&McpSelection::All);
+    assert_eq!(lines[0].to_string(), "MCP server s: does not work, because it refused us (401). Tools: 0.");
     let heads = server.heads.lock().clone();
     assert!(heads[0].to_ascii_lowercase().contains("authorization: bearer seeded-secret"), "{}", heads[0]);
     scene.ends().await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 use talaria::agents::mcp::{McpPacing, McpServerState};
 use talaria::agents::tools::ToolFailure;
-use talaria::config::{McpServerConfig, ToolPermission};
+use talaria::config::{McpSelection, McpServerConfig, ToolPermission};
 
 use super::scripted;
-use crate::support::mcp::{McpScene, call, permits, stdio};
+use crate::support::mcp::{McpScene, call, http, permits, stdio};
 use crate::support::person::Person;
 
 /// The server cannot even get its folder, for a reason that the test changes: so each attempt shows, and no process or
@@ -114,20 +114,36 @@ async fn dropping_everything_ends_the_processes() {
 }
 
 #[tokio::test]
-async fn a_room_is_told_how_many_run_and_which_failed() {
-    let (well, bad) = (scripted("plain"), scripted("exits"));
-    let scene = McpScene::new([("a", well), ("b", bad), ("c", scripted("plain"))]);
-    let says = |servers: &[&str]| {
-        let servers: Vec<String> = servers.iter().map(|name| (*name).to_owned()).collect();
-        let lines = scene.servers.state_lines(&servers);
+async fn a_room_has_a_line_about_each_server_of_the_agent_without_words_of_the_server() {
+    let slow = McpServerConfig { connect_timeout: Duration::from_millis(300), ..scripted("hangs") };
+    let scene = McpScene::new([
+        ("well", scripted("plain")),
+        ("exits", scripted("exits")),
+        ("slow", slow),
+        ("gone", stdio("no-such-program", &[], &[])),
+        ("babbles", scripted("babbles")),
+        ("closed", http("http://127.0.0.1:1/mcp", &[])),
+        ("later", scripted("plain")),
+        ("off", McpServerConfig { enabled: false, ..scripted("plain") }),
+        ("other", scripted("plain")),
+    ]);
+    let used = ["well", "exits", "slow", "gone", "babbles", "closed", "later", "off"];
+    let selection = McpSelection::Some(used.map(str::to_owned).into());
+    let lines = || {
+        let lines = scene.servers.state_lines(&selection);
         lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(says(&["a", "b", "c"]), "", "nothing to say about servers that nobody needed yet");
-    scene.offers(&["a", "b"]).await;
-    insta::assert_snapshot!(says(&["a", "b", "c"]), @r"
-    MCP servers: 1 of 3 run, with 11 tools.
-    The MCP server b does not work, so its tools are missing. It is tried again after a pause.
+    assert_eq!(lines().matches(": not started. Tools: not known yet.").count(), 7, "{}", lines());
+    scene.offers(&used[..6]).await;
+    insta::assert_snapshot!(lines(), @"
+    MCP server babbles: does not work, because it did not keep to the protocol. Tools: 0.
+    MCP server closed: does not work, because it could not be reached. Tools: 0.
+    MCP server exits: does not work, because it ended. Tools: 0.
+    MCP server gone: does not work, because it could not be started. Tools: 0.
+    MCP server later: not started. Tools: not known yet.
+    MCP server off: switched off. Tools: 0.
+    MCP server slow: does not work, because it did not answer in time. Tools: 0.
+    MCP server well: runs. Tools: 11.
     ");
-    assert_eq!(says(&["c"]), "");
     scene.ends().await;
 }

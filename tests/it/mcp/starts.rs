@@ -54,7 +54,7 @@ async fn a_server_that_exits_says_why_and_costs_only_its_tools() {
     assert!(!problem.contains(SEEDED) && !problem.contains('\n'), "{problem}");
     let status = scene.servers.status();
     assert!(
-        matches!(&status[0].state, McpServerState::Failed(why) if why.contains("exit status 3")),
+        matches!(&status[0].state, McpServerState::Failed(failure) if failure.reason.contains("exit status 3")),
         "{status:?}"
     );
     // The failure is remembered: the next turn does not wait.
