@@ -12,7 +12,7 @@ use talaria::config::McpServerConfig;
 use crate::support::mcp::stdio;
 
 /// A server of our own that follows this script; see [`scripted_server`].
-fn scripted(script: &str) -> McpServerConfig {
+pub fn scripted(script: &str) -> McpServerConfig {
     let program = std::env::current_exe().unwrap().display().to_string();
     let args = ["mcp::scripted_server::serves_if_told_to", "--exact", "--nocapture", "--test-threads=1"];
     stdio(program, &args, &[(scripted_server::SCRIPT, script), ("API_KEY", SEEDED)])

@@ -3,10 +3,13 @@
 mod budget;
 mod limits;
 mod looping;
+mod mcp;
 mod notes;
 mod review;
 mod secrets;
 mod skills;
 mod steps;
+mod stopping;
 pub mod support;
+mod terminal;
 mod transcript;

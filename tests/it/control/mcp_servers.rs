@@ -60,14 +60,14 @@ async fn every_surface_shows_state_tools_and_reason_of_each_server() {
     let room = said("/status", "MCP server good").await;
     assert_eq!(
         lines(&room, "MCP server "),
-        ["MCP server bad: does not work, because it ended. Tools: 0.", "MCP server good: runs. Tools: 11."],
+        ["MCP server bad: does not work, because it ended. Tools: 0.", "MCP server good: runs. Tools: 13."],
         "{room}"
     );
     assert!(!room.contains("cannot start") && !room.contains("exit status"), "{room}");
 
     let status = prints("status").await;
     let good = lines(&status, "good ");
-    assert_eq!(good[0].split_whitespace().collect::<Vec<_>>(), ["good", "11", "runs"], "{status}");
+    assert_eq!(good[0].split_whitespace().collect::<Vec<_>>(), ["good", "13", "runs"], "{status}");
     let bad = lines(&status, "bad ");
     assert_eq!(bad[0].split_whitespace().collect::<Vec<_>>(), ["bad", "0", "failed"], "{status}");
     let bad = bad[1];
@@ -77,7 +77,7 @@ async fn every_surface_shows_state_tools_and_reason_of_each_server() {
     let checked = prints("check").await;
     assert_eq!(
         lines(&checked, "MCP server "),
-        ["MCP server `good`: runs, 11 tools; its program is PROGRAM"],
+        ["MCP server `good`: runs, 13 tools; its program is PROGRAM"],
         "{checked}"
     );
     let bad = lines(&checked, "warning: MCP server `bad`: failed (");

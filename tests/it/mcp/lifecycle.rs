@@ -143,7 +143,7 @@ async fn a_room_has_a_line_about_each_server_of_the_agent_without_words_of_the_s
     MCP server later: not started. Tools: not known yet.
     MCP server off: switched off. Tools: 0.
     MCP server slow: does not work, because it did not answer in time. Tools: 0.
-    MCP server well: runs. Tools: 11.
+    MCP server well: runs. Tools: 13.
     ");
     scene.ends().await;
 }

@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 /// Variable that makes the test a server.
 pub const SCRIPT: &str = "TALARIA_MCP_SCRIPT";
 
+/// The version of the protocol that a client must offer: the newest one with a handshake.
+const PROTOCOL: &str = "2025-11-25";
+
 /// Tools of the server, one for each behaviour.
-const TOOLS: &[&str] = &[
+pub const TOOLS: &[&str] = &[
     "ask_us",
     "cancelled",
     "change",
@@ -20,8 +23,10 @@ const TOOLS: &[&str] = &[
     "environment",
     "fail",
     "flood",
+    "garbage",
     "hang",
     "huge",
+    "large",
     "progress",
 ];
 
@@ -67,6 +72,11 @@ impl Server {
 
     fn answer(&mut self, message: &Value) {
         let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" if message["params"]["protocolVersion"] != PROTOCOL => {
+                return say(
+                    &json!({ "jsonrpc": "2.0", "id": message["id"], "error": { "code": -32602, "message": "version" } }),
+                );
+            }
             "initialize" => json!({
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": { "tools": { "listChanged": true } },
@@ -122,6 +132,11 @@ impl Server {
                 std::process::exit(7);
             }
             "hang" => None,
+            "garbage" => {
+                raw(b"{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {{\n\xff not even text\n");
+                None
+            }
+            "large" => text("x".repeat(10_000_000)),
             "huge" => text("x".repeat(20_000_000)),
             "flood" => loop {
                 say(

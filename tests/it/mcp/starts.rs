@@ -6,6 +6,7 @@ use serde_json::json;
 use talaria::agents::mcp::McpServerState;
 use talaria::config::McpServerConfig;
 
+use super::scripted_server::TOOLS;
 use super::{SEEDED, scripted};
 use crate::support::mcp::{McpScene, http, names, stdio};
 
@@ -31,6 +32,14 @@ async fn nothing_is_started_for_servers_that_nobody_uses() {
             .collect::<Vec<_>>()
     };
     assert_eq!(running(&scene), ["s3"]);
+    scene.ends().await;
+}
+
+/// The scripted server refuses every other version, so that no test passes with one.
+#[tokio::test]
+async fn the_newest_protocol_with_a_handshake_is_offered() {
+    let scene = McpScene::new([("s", scripted("plain"))]);
+    assert_eq!(names(&scene.offers(&["s"]).await).len(), TOOLS.len());
     scene.ends().await;
 }
 

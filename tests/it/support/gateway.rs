@@ -10,6 +10,7 @@ use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
 use talaria::agents::fallback::FallbackAgent;
+use talaria::agents::process::ProcessHost;
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -423,7 +424,9 @@ impl TestGateway {
         let table = match &self.setup.build {
             Some(build) => {
                 let services = AgentServices::new(&self.config().0, store.clone());
-                build(&AgentServices { skills: skills.clone(), ..services })
+                // The test's own program is no shim.
+                let host = ProcessHost::new(self.folder.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
+                build(&AgentServices { skills: skills.clone(), host: Arc::new(host), ..services })
             }
             None => table,
         };

@@ -61,6 +61,29 @@ async fn a_tool_that_hangs_ends_with_the_time_of_the_task() {
     assert!(told(&upstream.prompts()[1]).iter().any(|line| line.contains("the time of this task is up")));
 }
 
+/// People may take their time: the task has one minute, and the answer comes after more than three.
+#[tokio::test]
+async fn the_time_of_a_task_stands_still_while_somebody_is_asked() {
+    let upstream = Upstream::plain().await;
+    let run = ScriptedTool::new("run", ToolScript::Asks);
+    upstream.answers(calls("", &[("a", "run", r#"{"what":"make"}"#)])).answers(Answer::says(["Made."]));
+    let gateway = agent_as(&upstream, &[&run], |config| config.turn_timeout = Duration::from_secs(60)).await;
+
+    gateway.room().says("@ann", "go").await;
+    let asked = gateway.room().is_asked("make").await;
+    tokio::time::pause();
+    for _ in 0..4 {
+        tokio::time::advance(Duration::from_secs(50)).await;
+        tokio::task::yield_now().await;
+    }
+    tokio::time::resume();
+    gateway.room().says("@ann", &format!("/approve {}", asked.code)).await;
+    gateway.room().shows("Made.").await;
+    let prompts = upstream.prompts();
+    assert_eq!(told(&prompts[1]).last().unwrap(), "tool for a: it ran");
+    assert!(prompts[1].json()["tool_choice"].is_null(), "there is still time for tools");
+}
+
 #[tokio::test]
 async fn a_result_of_ten_megabytes_is_cut() {
     let upstream = Upstream::plain().await;

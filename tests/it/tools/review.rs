@@ -81,6 +81,28 @@ async fn a_review_comes_at_the_threshold_and_then_after_as_many_turns_again() {
 }
 
 #[tokio::test]
+async fn the_counters_go_on_after_a_restart() {
+    let upstream = Upstream::plain().await;
+    let tools = [BuiltinTool::Memory, BuiltinTool::Skills];
+    let mut gateway = agent_using(&upstream, &tools, at(3, 2)).await;
+    let list = || calls("", &[("a", "skills", r#"{"action":"list"}"#)]);
+    upstream.answers(list());
+    asks(&gateway, &upstream, "one").await;
+    gateway.restart().await;
+    asks(&gateway, &upstream, "two").await;
+    // The second round of tools, one before the restart and one after it.
+    upstream.answers(list());
+    asks(&gateway, &upstream, "three").await;
+    upstream.has_prompts(6).await;
+    gateway.restart().await;
+    // The counters were reset together with the start of the review, also for the next process.
+    asks(&gateway, &upstream, "four").await;
+    asks(&gateway, &upstream, "five").await;
+    assert_eq!(order(&upstream), "qqqqqRqq");
+    assert_eq!(offered(&upstream.prompts()[5]), ["memory", "skills"]);
+}
+
+#[tokio::test]
 async fn skills_are_counted_by_tool_rounds() {
     let upstream = Upstream::plain().await;
     let tools = [BuiltinTool::Memory, BuiltinTool::Skills];

@@ -1,5 +1,6 @@
 //! A scripted tool, and answers of a model that calls tools.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,12 +10,13 @@ use talaria::agents::AgentServices;
 use talaria::agents::model::{AgentTools, ModelAgent};
 use talaria::agents::tools::approval::approve;
 use talaria::agents::tools::{AgentTool, ToolCall, ToolFailure, ToolSpec};
-use talaria::config::{BuiltinTool, ModelConfig};
+use talaria::config::{BuiltinTool, McpSelection, McpServerConfig, ModelConfig};
 use talaria::ids::AgentName;
 use talaria_platform::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::support::gateway::{AgentBuilder, Setup, TestGateway};
+use crate::support::mcp::McpScene;
 use crate::support::relay::{model_config, model_with};
 use crate::support::upstream::{Answer, DONE, Request, Upstream, delta, event, finish};
 
@@ -134,6 +136,36 @@ pub fn config_with(upstream: &Upstream, tools: &[BuiltinTool]) -> ModelConfig {
 pub async fn agent_using(upstream: &Upstream, tools: &[BuiltinTool], setup: Setup) -> TestGateway {
     let build = built(vec![(AgentName::proxy(), config_with(upstream, tools))]);
     TestGateway::with(Setup { build: Some(build), ..setup }).await
+}
+
+/// A gateway whose agent asks the model server `upstream` and has the tools of these servers.
+pub async fn agent_with_servers<'a>(
+    upstream: &Upstream,
+    servers: impl IntoIterator<Item = (&'a str, McpServerConfig)>,
+) -> (TestGateway, McpScene) {
+    let scene = McpScene::new(servers);
+    let (config, mcp) = (config_with(upstream, &[]), scene.servers.clone());
+    let config = ModelConfig { mcp: McpSelection::All, ..config };
+    let build: AgentBuilder = Arc::new(move |services: &AgentServices| {
+        let services = AgentServices {
+            store: services.store.clone(),
+            host: services.host.clone(),
+            mcp: mcp.clone(),
+            skills: services.skills.clone(),
+            terminal: services.terminal.clone(),
+            hidden: services.hidden.clone(),
+        };
+        let tools = AgentTools::new(&config, &services).unwrap();
+        AgentTable::new(AgentName::proxy(), Arc::new(ModelAgent::new(config.clone(), tools).unwrap()))
+    });
+    (TestGateway::with(Setup { build: Some(build), ..Setup::default() }).await, scene)
+}
+
+/// A gateway whose agent has these real tools and this workspace.
+pub async fn agent_in(upstream: &Upstream, workspace: &Path, tools: &[BuiltinTool]) -> TestGateway {
+    let config = ModelConfig { workspace: Some(workspace.to_owned()), ..config_with(upstream, tools) };
+    let build = built(vec![(AgentName::proxy(), config)]);
+    TestGateway::with(Setup { build: Some(build), ..Setup::default() }).await
 }
 
 /// An event with token counts.
