@@ -29,6 +29,8 @@ pub struct LeftOutKind {
     pub feature: &'static str,
     /// A variable that every configuration by variables sets.
     pub variable: EnvVar,
+    /// Variables with secrets. They stay secret: another build on the same machine may read them.
+    pub secrets: &'static [&'static str],
 }
 
 /// The kinds that this build lacks.
@@ -45,6 +47,7 @@ pub static LEFT_OUT: &[LeftOutKind] = &[
             default: "",
             secret: false,
         },
+        secrets: &["MATRIX_PASSWORD", "MATRIX_ACCESS_TOKEN", "MATRIX_RECOVERY_KEY", "MATRIX_STORE_KEY"],
     },
 ];
 

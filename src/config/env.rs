@@ -15,6 +15,12 @@ pub fn table() -> impl Iterator<Item = &'static EnvVar> {
     AGENT.iter().chain(API_SERVER).chain(of_platforms).chain(AROUND)
 }
 
+/// Names of all variables that hold a secret of ours, also of kinds that this build lacks.
+pub fn secrets() -> impl Iterator<Item = &'static str> {
+    let left_out = LEFT_OUT.iter().flat_map(|kind| kind.secrets.iter().copied());
+    table().filter(|var| var.secret).map(|var| var.name).chain(left_out)
+}
+
 /// The table as `talaria env` prints it. Holds no values.
 pub fn render() -> String {
     let header = ["NAME", "CATEGORY", "SECRET", "DEFAULT", "MEANING"];

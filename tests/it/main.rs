@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod command_line;
+mod console;
 #[cfg(feature = "testing")]
 mod control;
 mod hostile;

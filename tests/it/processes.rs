@@ -105,7 +105,7 @@ impl Gate {
 
 /// Waits until no process of this state folder is left. A shim ends a moment after its command, and nobody is told of
 /// one whose owner is gone.
-async fn nobody_is_left(state_folder: &Path) {
+pub async fn nobody_is_left(state_folder: &Path) {
     let gone = async {
         while count_children(state_folder) > 0 {
             tokio::time::sleep(LOOK).await;

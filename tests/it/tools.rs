@@ -1,6 +1,7 @@
 //! Agents with tools, between a room and a scripted model server: the loop, its limits, and its transcript.
 
 mod budget;
+mod commands;
 mod limits;
 mod looping;
 mod mcp;

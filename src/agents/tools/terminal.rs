@@ -22,6 +22,7 @@ use crate::agents::process::environment::{process_environment, secret_files};
 use crate::agents::process::sandbox::{SandboxPolicy, SandboxState, socket_paths};
 use crate::agents::process::{EndPatience, HiddenFiles, ProcessExit, ProcessHost, ProcessSpec, StdinMode};
 use crate::config::{BuiltinTool, TerminalConfig};
+use crate::testing::failpoint;
 use crate::util::one_line;
 
 /// Characters of a command in the line that names a step.
@@ -166,11 +167,13 @@ impl TerminalTool {
                 "The folder changed while a person was asked, so nothing was done.",
             ));
         }
+        failpoint("terminal.approved");
         let process = self.parts.host.spawn(self.process(&request)).map_err(|error| {
             tracing::warn!(%error, "a command could not be started");
             ToolFailure::failed(format!("The command could not be started: {error}"))
         })?;
         let (end, output) = follow_command(process, request.limit, call.stop, call.progress).await;
+        failpoint("terminal.ended");
         match end {
             CommandEnd::Exited(exit) => Ok(cap_result(format!("{output}{}", describe_exit(exit)))),
             CommandEnd::TimedOut => Err(ToolFailure::Failed(cap_result(format!(

@@ -44,6 +44,10 @@ pub const COMMAND_POINTS: [&str; 3] = ["command.begun", "command.ran", "command.
 /// Points that only a turn with tools comes by.
 pub const TOOL_POINTS: [&str; 4] = ["model.answered", "turn.recorded", "tools.called", "tool.ended"];
 
+/// Points that only a command of the terminal comes by. `tools/terminal.rs` dies there.
+#[cfg(test)]
+const TERMINAL_POINTS: [&str; 2] = ["terminal.approved", "terminal.ended"];
+
 /// Points that no prompt comes by. The live tests die there.
 #[cfg(test)]
 const LIVE: [&str; 1] = ["deletion.more"];
@@ -80,6 +84,7 @@ fn the_table_has_every_failpoint_of_the_source() {
     known.extend(LIVE.map(str::to_owned));
     known.extend(COMMAND_POINTS.map(str::to_owned));
     known.extend(TOOL_POINTS.map(str::to_owned));
+    known.extend(TERMINAL_POINTS.map(str::to_owned));
     found.sort();
     known.sort();
     assert_eq!(found, known);

@@ -6,6 +6,7 @@
 
 mod checker;
 mod counting_server;
+mod terminal;
 mod trial;
 
 use std::io::Write as _;

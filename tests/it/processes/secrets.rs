@@ -47,6 +47,10 @@ const TRIES: &[&str] = &[
 const FILES: &[&str] =
     &["talaria.yaml", "key", "state/talaria.db", "state/deep/api.key", "runtime/note", "named"];
 
+/// Variables that the operator lets through. All but the last are secrets of ours, in builds without Matrix too.
+const LISTED: [&str; 5] =
+    ["GATEWAY_PROXY_KEY", "API_SERVER_KEY_FILE", "MATRIX_PASSWORD", "MATRIX_ACCESS_TOKEN", "LISTED"];
+
 fn tool(root: &Path, sandbox: SandboxState) -> TerminalTool {
     TerminalTool::new(TerminalParts {
         host: Arc::new(host(&root.join("state"))),
@@ -56,7 +60,7 @@ fn tool(root: &Path, sandbox: SandboxState) -> TerminalTool {
             ["talaria.yaml", "key", "state", "not-there"].map(|name| root.join(name)).to_vec(),
         ),
         config: TerminalConfig {
-            env_passthrough: ["GATEWAY_PROXY_KEY", "API_SERVER_KEY_FILE", "LISTED"].map(Into::into).into(),
+            env_passthrough: LISTED.map(Into::into).into(),
             ..TerminalConfig::default()
         },
         further_variables: Arc::new(|| vec!["OF_SKILL".to_owned(), "OPENAI_API_KEY".to_owned()]),
@@ -78,7 +82,14 @@ fn no_secret_of_ours_reaches_a_command() {
         fs::write(root.join(name), format!("{SEED}-file-{number}\n")).unwrap();
     }
     let mut command = own_process("processes::secrets::tries_to_read_every_secret", root);
-    for name in ["GATEWAY_PROXY_KEY", "API_SERVER_KEY", "OPENAI_API_KEY", "UNLISTED"] {
+    for name in [
+        "GATEWAY_PROXY_KEY",
+        "API_SERVER_KEY",
+        "OPENAI_API_KEY",
+        "MATRIX_PASSWORD",
+        "MATRIX_ACCESS_TOKEN",
+        "UNLISTED",
+    ] {
         command.env(name, format!("{SEED}-variable-{name}"));
     }
     command

@@ -71,7 +71,7 @@ async fn no_tool_and_no_log_shows_a_secret_of_ours() {
                 "permissions": { "environment": "allow" },
             },
         },
-        "terminal": { "env_passthrough": ["LISTED"] },
+        "terminal": { "env_passthrough": ["LISTED", "MATRIX_PASSWORD", "MATRIX_ACCESS_TOKEN"] },
         "gateway": { "proxy_key": format!("{SEED}-in-the-file") },
         "platforms": { "test": { "socket": network.socket(), "pause_ms": 5, "access": { "allow_all": true } } },
     });
@@ -85,6 +85,13 @@ async fn no_tool_and_no_log_shows_a_secret_of_ours() {
         .var("LISTED", "listed-value")
         .var("TALARIA_LOG", "debug")
         .args(["run"]);
+    // With Matrix built in these variables would be an account. `processes::secrets` has them in every build.
+    let talaria = match talaria::platforms::find("matrix") {
+        Some(_) => talaria,
+        None => talaria
+            .var("MATRIX_PASSWORD", &format!("{SEED}-of-matrix"))
+            .var("MATRIX_ACCESS_TOKEN", &format!("{SEED}-token-of-matrix")),
+    };
     let home = talaria.home().to_owned();
     symlink(home.join("talaria.yaml"), work.join("config-link")).unwrap();
 

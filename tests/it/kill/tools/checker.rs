@@ -167,7 +167,7 @@ fn check_memory(
 }
 
 /// Why a strict model server would refuse these messages.
-fn problem(messages: &[Value]) -> Option<String> {
+pub fn problem(messages: &[Value]) -> Option<String> {
     let (mut known, mut open) = (HashSet::new(), HashSet::new());
     let mut before = "";
     for message in messages {
