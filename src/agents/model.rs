@@ -5,6 +5,7 @@ mod agent_tools;
 mod completion;
 mod context_window;
 mod loop_output;
+mod request_retry;
 mod review;
 mod run_calls;
 mod tool_calls;
@@ -100,7 +101,7 @@ impl Agent for ModelAgent {
         Box::pin(async move {
             // The bytes are sent as they are where nothing can be called and nothing can be too long.
             if self.tools.is_empty() && self.config.context_tokens.is_none() {
-                return Ok(self.complete(prepared.request, out, &stop).await?.end);
+                return self.answer_plainly(prepared.request, out, &stop).await;
             }
             let TurnTools { tools, problems } = tokio::select! {
                 tools = self.tools.for_turn() => tools,

@@ -6,6 +6,7 @@ mod limits;
 mod looping;
 mod mcp;
 mod notes;
+mod plain;
 mod review;
 mod secrets;
 mod skills;

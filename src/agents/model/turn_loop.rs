@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use talaria_platform::{Backoff, CancellationToken};
+use talaria_platform::CancellationToken;
 
 use super::ModelAgent;
 use super::completion::Completion;
 use super::context_window::RequestMessages;
 use super::loop_output::LoopOutput;
+use super::request_retry::{NextStep, RequestRetries};
 use super::run_calls::{CallRunner, CallsEnd, CheckedCall};
 use super::tool_calls::RequestedCall;
 use super::tool_set::ToolSet;
@@ -23,15 +24,9 @@ use crate::agent::{
     ToolActivity, TurnEnd, TurnEvent,
 };
 use crate::i18n::TextKey;
-use crate::openai::error::{is_temporary, is_too_long};
+use crate::openai::error::is_too_long;
 use crate::testing::failpoint;
 use crate::util::hash;
-
-/// Tries of one request that broke before anything of it was shown.
-const TRIES: u32 = 4;
-
-/// Pauses between these tries.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
 /// Time that the last answer has at least, if the time of the task is up.
 const LAST_ANSWER: Duration = Duration::from_secs(60);
@@ -162,8 +157,7 @@ impl<'a> TurnLoop<'a> {
     /// Asks the model once. A request that broke before anything of it was shown is sent again; one that is too long for
     /// the model is sent again without the oldest turns.
     async fn ask_model(&mut self, is_last: bool) -> Result<Completion, AgentError> {
-        let mut backoff = Backoff::between(PAUSES.0, PAUSES.1);
-        let mut tries = 0;
+        let mut retries = RequestRetries::default();
         loop {
             if let Some(window) = self.limits.window
                 && self.messages.fit(window, self.tool_bytes)
@@ -187,25 +181,9 @@ impl<'a> TurnLoop<'a> {
                 self.tell_of_window();
                 continue;
             }
-            tries += 1;
-            // The engine waits for a server that is away, unless tools have run.
-            let again = match error.kind {
-                AgentErrorKind::Unknown { .. } => true,
-                AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } => self.round > 0,
-                AgentErrorKind::CutShort => is_temporary(&error),
-                AgentErrorKind::PrepareAgain | AgentErrorKind::Refused | AgentErrorKind::Unfit => false,
-            };
-            if !again || tries == TRIES {
-                return Err(error);
-            }
-            let pause =
-                error.kind.retry_after().map_or_else(|| backoff.advance(), |after| after.min(PAUSES.1));
-            tracing::info!(error = %error, "a request to the model broke and is sent again");
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.stop.cancelled() => {
-                    return Ok(Completion { end: TurnEnd::Stopped, calls: Vec::new() });
-                }
+            match retries.wait(error, self.round > 0, self.stop).await? {
+                NextStep::SendAgain => {}
+                NextStep::Stop => return Ok(Completion { end: TurnEnd::Stopped, calls: Vec::new() }),
             }
         }
     }
