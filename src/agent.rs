@@ -29,7 +29,7 @@ pub use model_params::ModelParams;
 pub use note_scope::NoteScope;
 pub use registry::{AgentInfos, AgentRegistry, AgentTable, NamedAgent};
 pub use review::{LearningTools, ReviewRequest, ReviewResult};
-pub use transcript::{close_transcript, legal_history};
+pub use transcript::{NO_ANSWER, close_transcript, legal_history};
 pub use turn::{
     AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,
     SessionMessage, ToolActivity, TurnOrigin,

@@ -9,6 +9,10 @@ use super::{MessageRole, SessionMessage, ToolActivity};
 const NO_RESULT: &str =
     "(No result: the turn ended before this call did. It may have had its effect; it was not repeated.)";
 
+/// Stands for the answer of a turn that ended with the results of its tools. Strict servers refuse a question directly
+/// after a result.
+pub const NO_ANSWER: &str = "(The turn ended here, without an answer.)";
+
 impl ToolActivity {
     /// Ids and names of the calls in a message, in order; empty for a result.
     pub fn call_names(&self) -> Vec<(&str, &str)> {
@@ -26,7 +30,8 @@ impl ToolActivity {
 }
 
 /// Ends a transcript that broke off: every call without a result gets one that says so, and `rest`, the text that the
-/// agent had said beyond its last message, becomes a message of its own.
+/// agent had said beyond its last message, becomes a message of its own. If the last message is still one of a tool, a
+/// line says that there is no answer.
 pub fn close_transcript(mut messages: Vec<SessionMessage>, rest: &str) -> Vec<SessionMessage> {
     let answered: HashSet<String> = messages.iter().filter_map(result_of).map(str::to_owned).collect();
     if let Some(last) = messages.iter().rposition(|message| message.role == MessageRole::Assistant) {
@@ -45,6 +50,8 @@ pub fn close_transcript(mut messages: Vec<SessionMessage>, rest: &str) -> Vec<Se
     let rest = rest.trim();
     if !rest.is_empty() {
         messages.push(SessionMessage::new(MessageRole::Assistant, rest));
+    } else if messages.last().is_some_and(|last| last.role == MessageRole::Tool) {
+        messages.push(SessionMessage::new(MessageRole::Assistant, NO_ANSWER));
     }
     messages
 }
@@ -115,7 +122,8 @@ mod tests {
     #[test]
     fn a_call_that_was_running_gets_a_result_that_says_so() {
         let closed = close_transcript(vec![calls("", &["a", "b"]), result("a")], "");
-        assert_eq!(closed.len(), 3);
+        assert_eq!(closed.len(), 4);
+        assert_eq!(closed[3], said(MessageRole::Assistant, NO_ANSWER));
         assert_eq!(result_of(&closed[2]), Some("b"));
         assert!(closed[2].content.contains("not repeated"));
         assert_eq!(legal_history(closed.clone()), closed);

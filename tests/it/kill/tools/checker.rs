@@ -9,7 +9,7 @@ mod tests;
 use std::collections::HashSet;
 
 use serde_json::Value;
-use talaria::agent::{MessageRole, SessionMessage, ToolActivity};
+use talaria::agent::{MessageRole, NO_ANSWER, SessionMessage, ToolActivity};
 
 use super::super::checker::{INTERRUPTED, pressed};
 use super::super::trial::Prompt;
@@ -152,7 +152,8 @@ fn check_memory(
         }
     }
     let texts = request.iter().filter(|message| message["role"] == "assistant");
-    let said: String = texts.filter_map(|message| message["content"].as_str()).map(pressed).collect();
+    let said = texts.filter_map(|message| message["content"].as_str()).filter(|text| *text != NO_ANSWER);
+    let said: String = said.map(pressed).collect();
     let read = match work {
         Some(AnswerEnd::Whole) => pressed(&WORDS.concat()),
         Some(AnswerEnd::Interrupted(text)) => text.clone(),
@@ -182,9 +183,7 @@ pub fn problem(messages: &[Value]) -> Option<String> {
             return Some(format!("a call without its result before a message of the {role}"));
         }
         match (before, role) {
-            ("" | "assistant" | "tool", "user")
-            | ("user" | "tool", "assistant")
-            | ("assistant" | "tool", "tool") => {}
+            ("" | "assistant", "user") | ("user" | "tool", "assistant") | ("assistant" | "tool", "tool") => {}
             _ => return Some(format!("{role} after {before}")),
         }
         let ids = call_ids(message);

@@ -56,6 +56,7 @@ fn interrupted() -> ToolHistory {
         calls(WORDS[0], &["c1", "c2"]),
         result("c1", "counted c1"),
         result("c2", &format!("{NO_RESULT}it was not repeated.)")),
+        said("assistant", NO_ANSWER),
         said("user", PROMPTS[1]),
     ];
     ToolHistory {
@@ -75,7 +76,7 @@ fn answered() -> ToolHistory {
     history.runs.insert("c3".to_owned(), 1);
     let next = &mut history.requests[1];
     next[3] = result("c2", "counted c2");
-    next.splice(4..4, [calls(WORDS[1], &["c3"]), result("c3", "counted c3"), said("assistant", WORDS[2])]);
+    next.splice(4..5, [calls(WORDS[1], &["c3"]), result("c3", "counted c3"), said("assistant", WORDS[2])]);
     history
 }
 
@@ -131,7 +132,7 @@ fn a_round_that_is_asked_for_twice_is_found() {
     let again = after(|history| history.requests.insert(0, history.requests[0].clone()));
     assert_eq!(again, [BrokenTurn::AskedAgain(1)]);
     let again = after(|history| history.requests.push(history.requests[1].clone()));
-    assert_eq!(again, [BrokenTurn::AskedAgain(5)]);
+    assert_eq!(again, [BrokenTurn::AskedAgain(6)]);
     let never = after(|history| drop(history.requests.pop()));
     assert_eq!(never, [BrokenTurn::Lost(PROMPTS[1].to_owned())]);
 }
@@ -141,9 +142,10 @@ fn requests_that_servers_refuse_are_found() {
     assert!(illegal(|next| drop(next.remove(3))), "a call without its result");
     assert!(illegal(|next| drop(next.remove(1))), "results without their call");
     assert!(illegal(|next| next.insert(4, result("c2", "again"))), "a second result");
-    assert!(illegal(|next| next.swap(3, 4)), "a result after the next prompt");
+    assert!(illegal(|next| next.swap(3, 5)), "a result after the next prompt");
+    assert!(illegal(|next| drop(next.remove(4))), "the next prompt directly after a result");
     assert!(illegal(|next| next.insert(0, said("user", "hello"))), "two prompts in a row");
-    assert!(illegal(|next| next.insert(4, said("assistant", " "))), "an empty message");
+    assert!(illegal(|next| next[4] = said("assistant", " ")), "an empty message");
     assert!(illegal(|next| next.insert(1, said("assistant", "I"))), "two messages of the agent in a row");
     assert!(illegal(|next| drop(next.remove(0))), "no prompt at the beginning");
     assert!(illegal(|next| next.push(said("assistant", "I"))), "the agent at the end");
@@ -160,13 +162,13 @@ fn what_the_next_request_lacks_is_found() {
     };
     let other = after(|history| history.requests[1][2] = result("c1", "something else"));
     assert!(forgotten(other, "on record"));
-    let all = after(|history| drop(history.requests[1].drain(..4)));
+    let all = after(|history| drop(history.requests[1].drain(..5)));
     assert!(forgotten(all, "call c1"));
     let text = after(|history| history.requests[1][1]["content"] = Value::Null);
     assert!(forgotten(text, "text"));
     let mut history = answered();
     history.requests[1][6] = result("c3", NO_RESULT);
     assert!(forgotten(check(&history), "result of c3") || forgotten(check(&history), "text"));
-    let doubled = after(|history| history.requests[1].insert(4, said("assistant", WORDS[0])));
+    let doubled = after(|history| history.requests[1][4] = said("assistant", WORDS[0]));
     assert!(doubled.iter().any(|broken| matches!(broken, BrokenTurn::Garbled(_))), "{doubled:?}");
 }
