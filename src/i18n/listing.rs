@@ -64,7 +64,7 @@ mod tests {
                 .contains("\n  # (\"\" silences it; {ahead})\n  # queued_many: \"Queued: {ahead} messages")
         );
         assert!(listing.contains(
-            "\n  # (cannot be silenced; {title}; {action} is needed; {code} is needed)\n  # ask: "
+            "\n  # (cannot be silenced; {title} is needed; {action} is needed; {code} is needed)\n  # ask: "
         ));
         assert!(listing.contains("\n  # (cannot be silenced)\n  # stopped: \"(stopped)\"\n"));
     }

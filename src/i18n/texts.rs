@@ -46,7 +46,9 @@ impl TextKey {
     /// shown, or miss the one thing they need.
     pub fn needs(self) -> &'static [&'static str] {
         match self {
-            Self::Ask | Self::AskText => &["action", "code"],
+            // The title says whether a command is sandboxed.
+            Self::Ask => &["title", "action", "code"],
+            Self::AskText => &["action", "code"],
             Self::AskOptions | Self::AskOptionsText => &["action", "options", "code"],
             Self::AskOption => &["number", "label"],
             Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],

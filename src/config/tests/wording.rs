@@ -32,6 +32,17 @@ fn one_text_is_said_differently_and_the_others_stay() {
     assert_eq!(said("words:\n  unshown:\n", TextKey::Unshown.with("turn", "0eeacd")), "");
 }
 
+/// The title says whether a command is sandboxed.
+#[test]
+fn a_question_must_have_its_title() {
+    insta::assert_snapshot!(Scene::new().file("words: {ask: 'May it? {action} {code}'}").errors(), @"
+    error: `words.ask` does not say what people must know (talaria.yaml, line 1)
+
+    hint: put `{title}` into it
+    ");
+    assert!(Scene::new().file("words: {ask: '{title}? {action} {code}'}").load().is_ok());
+}
+
 #[test]
 fn every_wrong_wording_is_named_with_its_line() {
     let file = "\
@@ -42,7 +53,7 @@ words:
   stopped: '{why}'
   line_full: 'Full {limit'
   cut_short: ''
-  ask: 'May it? {{action}} {code}'
+  ask: 'May it {title}? {{action}} {code}'
 ";
     insta::assert_snapshot!(Scene::new().file(file).errors(), @r"
     error: `words.ask` does not say what people must know (talaria.yaml, line 8)
