@@ -10,7 +10,9 @@ use super::agents::{AgentSettings, AgentsConfig};
 use super::env;
 use super::mcp_servers::{is_variable, shown_variable};
 use super::resolve::{ConfigResolver, filled};
-use super::tool_settings::{BudgetConfig, McpSelection, McpServerConfig, ReviewConfig, TerminalConfig};
+use super::tool_settings::{
+    BudgetConfig, BuiltinTool, McpSelection, McpServerConfig, ReviewConfig, TerminalConfig,
+};
 use super::value::{TimeSpan, WholeNumber};
 use super::workspace::{WorkspaceConflict, workspace_conflict};
 use super::{ConfigError, ModelConfig};
@@ -131,7 +133,16 @@ impl ConfigResolver<'_> {
         let path = ["review", "agent"];
         let name = AgentName::new(written);
         match name.as_ref().and_then(|name| agents.entries.get(name)) {
-            Some(AgentSettings::Model(_)) => name,
+            Some(AgentSettings::Model(model)) => {
+                let keeps = [BuiltinTool::Memory, BuiltinTool::Skills];
+                if !keeps.iter().any(|tool| model.tools.contains(tool)) {
+                    self.warnings.push(format!(
+                        "`review.agent` names `{written}`, which has neither `memory` nor `skills` in its `tools`: it can keep \
+                         nothing, so no conversation is reviewed"
+                    ));
+                }
+                name
+            }
             Some(AgentSettings::Proxy(_)) => {
                 let place = self.place(&path);
                 let models: Vec<_> = models(agents).map(|(name, _)| format!("`{name}`")).collect();

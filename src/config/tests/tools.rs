@@ -282,6 +282,18 @@ fn the_shared_sections_arrive_and_have_defaults() {
 }
 
 #[test]
+fn a_reviewing_agent_that_can_keep_nothing_is_warned_about() {
+    let warnings = |tools: &str| {
+        let text =
+            format!("agents: {{a: {{kind: model, model: m, tools: [{tools}]}}}}\nreview: {{agent: a}}\n");
+        let config = Scene::new().file(text).load().unwrap();
+        config.warnings.into_iter().filter(|warning| warning.contains("review.agent")).collect::<Vec<_>>()
+    };
+    insta::assert_snapshot!(warnings("mcp").join("\n"), @"`review.agent` names `a`, which has neither `memory` nor `skills` in its `tools`: it can keep nothing, so no conversation is reviewed");
+    assert_eq!((warnings("memory"), warnings("skills")), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn wrong_values_of_the_shared_sections_are_named() {
     insta::assert_snapshot!(errors("review: {agent: b}\nagents: {a: {kind: model, model: m}}"), @"
     error: `review.agent` names no agent (talaria.yaml, line 1)
