@@ -69,6 +69,8 @@ pub struct Skill {
     pub variables: Vec<String>,
     /// Whether it is a learned skill that names variables, which it does not get.
     pub has_ignored_variables: bool,
+    /// Whether a person approved the text of a learned skill. A review may not replace it.
+    pub is_approved: bool,
     /// Path below the folder.
     file: PathBuf,
 }
@@ -117,6 +119,16 @@ pub enum SkillReadError {
 pub struct SkillDraft {
     name: String,
     text: String,
+    consent: DraftConsent,
+}
+
+/// Whether a person sees a draft before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftConsent {
+    /// A person approves the whole text, which says so.
+    Person,
+    /// Nobody sees it: it comes from a review.
+    Nobody,
 }
 
 /// The reason why a draft cannot be stored, as a sentence for the model.
@@ -128,6 +140,11 @@ pub enum SkillWriteError {
     /// The operator has a skill of this name.
     #[error("the operator has a skill of this name, which cannot be replaced; choose another name")]
     OperatorHasIt,
+    /// A person approved the skill of this name, and nobody sees the draft.
+    #[error(
+        "a person approved the skill of this name, so a review may not replace it; choose another name, or write none"
+    )]
+    PersonApprovedIt,
     /// The limit of learned skills is reached.
     #[error("there are {LEARNED_SKILLS} learned skills already; replace one of them, or write no skill")]
     TooMany,
@@ -256,7 +273,12 @@ impl SkillSet {
 
 impl SkillDraft {
     /// Checks a skill that a model wrote.
-    pub fn new(name: &str, description: &str, body: &str) -> Result<Self, SkillWriteError> {
+    pub fn new(
+        consent: DraftConsent,
+        name: &str,
+        description: &str,
+        body: &str,
+    ) -> Result<Self, SkillWriteError> {
         let fault = |fault| Err(SkillWriteError::Draft(fault));
         let name = name.trim().to_ascii_lowercase();
         if !is_skill_name(&name) || name == LEARNED {
@@ -271,12 +293,17 @@ impl SkillDraft {
         }
         // A JSON string is a YAML string too, and cannot end the front matter early.
         let description = serde_json::Value::String(description).to_string();
-        let text = format!("---\nname: {name}\ndescription: {description}\n---\n\n{}\n", body.trim());
+        let approved = match consent {
+            DraftConsent::Person => "approved: true\n",
+            DraftConsent::Nobody => "",
+        };
+        let text =
+            format!("---\nname: {name}\ndescription: {description}\n{approved}---\n\n{}\n", body.trim());
         if text.len() > SKILL_BYTES {
             return fault(SkillFault::TooLarge);
         }
         match SkillHead::parse(&text, &name) {
-            Ok(head) if head.name == name && head.variables.is_empty() => Ok(Self { name, text }),
+            Ok(head) if head.name == name && head.variables.is_empty() => Ok(Self { name, text, consent }),
             Ok(_) => fault(SkillFault::BadName),
             Err(wrong) => fault(wrong),
         }
@@ -286,8 +313,11 @@ impl SkillDraft {
     fn replaces<'a>(&self, known: &'a SkillSet) -> Result<Option<&'a Skill>, SkillWriteError> {
         let is_learned = |skill: &&Skill| skill.origin == SkillOrigin::Learned;
         match known.find(&self.name) {
-            Some(earlier) if is_learned(&earlier) => Ok(Some(earlier)),
-            Some(_) => Err(SkillWriteError::OperatorHasIt),
+            Some(earlier) if !is_learned(&earlier) => Err(SkillWriteError::OperatorHasIt),
+            Some(earlier) if earlier.is_approved && self.consent == DraftConsent::Nobody => {
+                Err(SkillWriteError::PersonApprovedIt)
+            }
+            Some(earlier) => Ok(Some(earlier)),
             None if known.skills.iter().filter(is_learned).count() >= LEARNED_SKILLS => {
                 Err(SkillWriteError::TooMany)
             }

@@ -26,6 +26,8 @@ pub(super) struct SkillHead {
     pub name: String,
     pub description: String,
     pub variables: Vec<String>,
+    /// A person approved the skill as it is.
+    pub is_approved: bool,
 }
 
 /// Front matter as written. Other keys are allowed: skills are shared between programs.
@@ -35,6 +37,9 @@ struct WrittenHead {
     description: Option<String>,
     #[serde(default)]
     required_environment_variables: Option<Vec<WrittenVariable>>,
+    /// Any value but `true` means no: skills of other programs may use the key for something else.
+    #[serde(default)]
+    approved: serde_yaml::Value,
 }
 
 /// A variable: its name, or an object with its name and hints for people.
@@ -72,7 +77,12 @@ impl SkillHead {
         if variables.len() > VARIABLES || !variables.iter().all(|name| is_variable_name(name)) {
             return Err(SkillFault::BadVariables);
         }
-        Ok(Self { name, description, variables })
+        Ok(Self {
+            name,
+            description,
+            variables,
+            is_approved: written.approved == serde_yaml::Value::Bool(true),
+        })
     }
 }
 
@@ -136,6 +146,10 @@ mod tests {
         assert_eq!(head.variables, ["API_KEY", "HOST"]);
         assert_eq!(body_of(text).unwrap(), "# Body\n---\nmore\n");
         assert_eq!(parse("---\r\ndescription: x\r\n---\r\n").unwrap().name, "file-name");
+        for (line, is_approved) in [("approved: true", true), ("approved: [a]", false), ("x: y", false)] {
+            let head = parse(&format!("---\ndescription: x\n{line}\n---\n")).unwrap();
+            assert_eq!(head.is_approved, is_approved, "{line}");
+        }
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl SetBuilder {
             origin: known.origin,
             variables: if is_operators { head.variables.clone() } else { Vec::new() },
             has_ignored_variables: !is_operators && !head.variables.is_empty(),
+            is_approved: head.is_approved,
             file: path.to_owned(),
         };
         match known.origin {

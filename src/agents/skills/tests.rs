@@ -111,7 +111,7 @@ fn a_link_in_the_learned_folder_never_leads_to_the_operators_files() {
     fs::create_dir(root.join("learned")).unwrap();
     symlink("../operator.txt", root.join("learned/sly.md")).unwrap();
     let library = SkillLibrary::new(root.to_owned());
-    let draft = SkillDraft::new("sly", "d", "b").unwrap();
+    let draft = SkillDraft::new(DraftConsent::Nobody, "sly", "d", "b").unwrap();
     assert!(library.write(&draft, &|| false).is_err());
     assert_eq!(fs::read_to_string(root.join("operator.txt")).unwrap(), "mine");
     fs::remove_file(root.join("learned/sly.md")).unwrap();
@@ -125,6 +125,23 @@ fn a_link_in_the_learned_folder_never_leads_to_the_operators_files() {
 }
 
 #[test]
+fn a_review_never_replaces_what_a_person_approved() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = SkillLibrary::new(folder.path().to_owned());
+    let draft = |consent, body| SkillDraft::new(consent, "brew", "How to brew", body).unwrap();
+    let write = |draft: &SkillDraft| library.write(draft, &|| false);
+    let (person, nobody) = (DraftConsent::Person, DraftConsent::Nobody);
+    assert_eq!(write(&draft(nobody, "one")).unwrap(), WrittenFile::Created);
+    assert_eq!(write(&draft(nobody, "two")).unwrap(), WrittenFile::Replaced);
+    assert!(!library.read("brew").unwrap().skill.is_approved);
+    assert_eq!(write(&draft(person, "three")).unwrap(), WrittenFile::Replaced);
+    assert!(library.read("brew").unwrap().skill.is_approved);
+    assert!(matches!(write(&draft(nobody, "four")), Err(SkillWriteError::PersonApprovedIt)));
+    assert_eq!(library.read("brew").unwrap().body, "three");
+    assert_eq!(write(&draft(person, "five")).unwrap(), WrittenFile::Replaced);
+}
+
+#[test]
 fn there_are_limits() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -132,9 +149,9 @@ fn there_are_limits() {
         write(root, &format!("learned/l{number}.md"), skill("x"));
     }
     let library = SkillLibrary::new(root.to_owned());
-    let one_more = SkillDraft::new("more", "d", "b").unwrap();
+    let one_more = SkillDraft::new(DraftConsent::Nobody, "more", "d", "b").unwrap();
     assert!(matches!(library.write(&one_more, &|| false), Err(SkillWriteError::TooMany)));
-    let known = SkillDraft::new("l0", "d", "b").unwrap();
+    let known = SkillDraft::new(DraftConsent::Nobody, "l0", "d", "b").unwrap();
     assert!(matches!(library.check_write(&one_more), Err(SkillWriteError::TooMany)));
     assert_eq!(library.check_write(&known).unwrap(), WrittenFile::Replaced);
     assert_eq!(library.write(&known, &|| false).unwrap(), WrittenFile::Replaced);

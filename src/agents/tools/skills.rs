@@ -18,7 +18,7 @@ use super::{AgentTool, ToolCall, ToolFailure, ToolSpec, cap_result, required_tex
 use crate::agent::{AnswerForm, Ask};
 use crate::agents::confined_dir::WrittenFile;
 use crate::agents::skills::{
-    SkillDraft, SkillLibrary, SkillOrigin, SkillReadError, SkillSet, SkillText, SkillWriteError,
+    DraftConsent, SkillDraft, SkillLibrary, SkillOrigin, SkillReadError, SkillSet, SkillText, SkillWriteError,
 };
 use crate::ids::SessionId;
 use crate::util::{code_span, one_line};
@@ -90,7 +90,11 @@ impl SkillsTool {
 
     async fn write(&self, call: &ToolCall<'_>) -> Result<String, ToolFailure> {
         let text = |name| required_text(call.arguments, name);
-        let draft = SkillDraft::new(text("name")?, text("description")?, text("body")?);
+        let consent = match self.writing {
+            SkillWriting::Ask => DraftConsent::Person,
+            SkillWriting::Review => DraftConsent::Nobody,
+        };
+        let draft = SkillDraft::new(consent, text("name")?, text("description")?, text("body")?);
         let draft = draft.map_err(|error| ToolFailure::failed(error.to_string()))?;
         match self.writing {
             SkillWriting::Ask => self.ask(call, &draft).await?,

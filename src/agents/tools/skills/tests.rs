@@ -119,6 +119,21 @@ async fn without_an_approval_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn a_review_is_told_that_it_may_not_replace_what_a_person_approved() {
+    let scene = scene();
+    let person = ScriptedPerson::who_says(AskChoice::Allow(GrantScope::Once));
+    call_with(&scene.tool(SkillWriting::Ask), &draft(), "s", &person).await.unwrap();
+    let before = fs::read_to_string(scene.folder.path().join("learned/tidy-up.md")).unwrap();
+    assert!(before.contains("\napproved: true\n---\n"), "{before}");
+    let other = json!({ "action": "write", "name": "Tidy-Up", "description": "d", "body": "Burn it." });
+    let Err(ToolFailure::Failed(said)) = call(&scene.tool(SkillWriting::Review), &other).await else {
+        panic!("it was replaced")
+    };
+    assert!(said.contains("a person approved the skill of this name"), "{said}");
+    assert_eq!(fs::read_to_string(scene.folder.path().join("learned/tidy-up.md")).unwrap(), before);
+}
+
+#[tokio::test]
 async fn a_review_writes_without_a_question_and_never_over_the_operator() {
     let scene = scene();
     let (tool, person) = (scene.tool(SkillWriting::Review), ScriptedPerson::absent());
