@@ -55,7 +55,7 @@ mod upstream_reports;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -135,6 +135,8 @@ pub struct Turns {
     due_reviews: Mutex<Vec<DueReview>>,
     /// Lets one review run at a time: nobody waits for it.
     reviews: Semaphore,
+    /// Number of reviews that run or wait for that.
+    waiting_reviews: AtomicUsize,
 }
 
 /// The operator's settings for turns.
@@ -209,6 +211,7 @@ impl Turns {
             long_ends: Semaphore::new(1),
             due_reviews: Mutex::default(),
             reviews: Semaphore::new(1),
+            waiting_reviews: AtomicUsize::new(0),
         })
     }
 

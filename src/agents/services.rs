@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::mcp::McpServers;
 use super::process::{HiddenFiles, ProcessHost};
 use super::skills::SkillLibrary;
+use super::tools::terminal::CommandSlots;
 use crate::config::{Config, TerminalConfig};
 use crate::store::Store;
 
@@ -22,6 +23,8 @@ pub struct AgentServices {
     pub terminal: TerminalConfig,
     /// Files and folders of ours that no command may see.
     pub hidden: HiddenFiles,
+    /// Limits the commands of all agents together.
+    pub command_slots: CommandSlots,
 }
 
 impl AgentServices {
@@ -36,6 +39,7 @@ impl AgentServices {
             skills: SkillLibrary::new(config.skills_dir.clone()),
             terminal: config.terminal.clone(),
             hidden: HiddenFiles::default(),
+            command_slots: CommandSlots::default(),
         };
         services.hide_files_of(config);
         services

@@ -124,7 +124,9 @@ impl Turns {
         let mark = conditions.permitted.then(|| mark(&finish.outcome)).flatten();
         let finish = Arc::new(finish);
         let due = self.keep_end(turn.clone(), finish.clone(), again, conditions.tool_rounds).await?;
-        self.due_reviews.lock().extend(due);
+        if let Some(due) = due {
+            self.keep_due_review(due);
+        }
         self.surface(&turn.source).ended(&finish.outcome);
         if let Some(mark) = mark {
             self.mark(&turn.source, mark);

@@ -5,6 +5,7 @@
 //! finish is not made up for: the next one comes after as many turns.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Turns, source, token_budget};
@@ -15,6 +16,10 @@ use crate::store::{self, ReviewThresholds, TokenPayer, TurnRow};
 
 /// Time limit of a review.
 const DEADLINE: Duration = Duration::from_secs(5 * 60);
+
+/// Reviews that may wait for the one that runs, over all sessions; further ones are dropped. At a minute each, the last
+/// of them begins after a quarter of an hour, when its conversation has mostly moved on.
+const WAITING: usize = 16;
 
 /// A review that is due after a turn.
 pub(super) struct DueReview {
@@ -38,11 +43,29 @@ impl Turns {
         due.into_iter().for_each(|review| self.start_review(review));
     }
 
+    /// Keeps a review until its session has nothing to do.
+    pub(super) fn keep_due_review(&self, due: DueReview) {
+        let mut reviews = self.due_reviews.lock();
+        match reviews.len() < WAITING {
+            true => reviews.push(due),
+            false => tell_dropped(),
+        }
+    }
+
     fn start_review(self: &Arc<Self>, due: DueReview) {
         let DueReview { turn, asked, about } = due;
+        // One runs, the others wait.
+        if self.waiting_reviews.fetch_add(1, Ordering::AcqRel) > WAITING {
+            self.waiting_reviews.fetch_sub(1, Ordering::AcqRel);
+            return tell_dropped();
+        }
         let (turns, draining) = (self.clone(), self.draining.clone());
         self.tasks.spawn(async move {
-            let _one = turns.reviews.acquire().await;
+            let _waiting = WaitingReview(&turns.waiting_reviews);
+            let one = tokio::select! {
+                () = draining.cancelled() => return,
+                one = turns.reviews.acquire() => one,
+            };
             let review = tokio::time::timeout(DEADLINE, turns.review(&turn, asked, about));
             tokio::select! {
                 () = draining.cancelled() => {}
@@ -52,6 +75,7 @@ impl Turns {
                     Err(_) => tracing::warn!("a review took too long and was ended"),
                 },
             }
+            drop(one);
         });
     }
 
@@ -141,4 +165,17 @@ impl Turns {
         }
         Ok(())
     }
+}
+
+/// Counts a review among those that wait or run, until it is dropped.
+struct WaitingReview<'a>(&'a AtomicUsize);
+
+impl Drop for WaitingReview<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn tell_dropped() {
+    tracing::warn!(limit = WAITING, "a conversation is not reviewed, because too many others wait");
 }

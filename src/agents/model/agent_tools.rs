@@ -148,6 +148,7 @@ fn terminal(workspace: &Workspace, services: &AgentServices, has_skills: bool) -
     let skills = services.skills.clone();
     TerminalTool::new(TerminalParts {
         host: services.host.clone(),
+        slots: services.command_slots.clone(),
         sandbox: SandboxState::detect().clone(),
         workspace: workspace.root().to_owned(),
         hidden: services.hidden.clone(),

@@ -145,11 +145,11 @@ impl CallRunner<'_> {
             }));
         };
         show(StepState::Running, &subject);
-        let last_line = Mutex::new(Instant::now());
+        let last_line = Mutex::new(None::<Instant>);
         let progress = |line: &str| {
             let mut last = last_line.lock();
-            if last.elapsed() >= PROGRESS {
-                *last = Instant::now();
+            if last.is_none_or(|last| last.elapsed() >= PROGRESS) {
+                *last = Some(Instant::now());
                 show(StepState::Running, &one_line(line, DETAIL));
             }
         };

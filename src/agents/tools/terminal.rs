@@ -4,6 +4,7 @@
 //! ends with it, at its time limit, when the turn is stopped, and when we die.
 
 mod command_output;
+mod command_slots;
 mod follow_command;
 mod plain_text;
 
@@ -24,6 +25,7 @@ use crate::agents::process::{EndPatience, HiddenFiles, ProcessExit, ProcessHost,
 use crate::config::{BuiltinTool, TerminalConfig};
 use crate::testing::failpoint;
 use crate::util::one_line;
+pub use command_slots::CommandSlots;
 
 /// Characters of a command in the line that names a step.
 const SUBJECT: usize = 200;
@@ -46,6 +48,8 @@ pub struct TerminalTool {
 pub struct TerminalParts {
     /// Starts the commands.
     pub host: Arc<ProcessHost>,
+    /// Limits the commands of all agents together.
+    pub slots: CommandSlots,
     /// The sandbox of this machine.
     pub sandbox: SandboxState,
     /// The folder that commands run in.
@@ -158,10 +162,11 @@ impl TerminalTool {
     async fn run(&self, call: &ToolCall<'_>) -> Result<String, ToolFailure> {
         let request = self.read(call.arguments)?;
         approve(call, self.ask(&request), "The command").await?;
+        let _slot = self.parts.slots.take(call.progress, call.stop).await?;
         if call.stop.is_cancelled() {
             return Err(ToolFailure::Stopped);
         }
-        // Another command may have put a link in the place of the folder while the person thought.
+        // Another command may have put a link in the place of the folder while the person thought, or while this one waited.
         if self.read(call.arguments)?.cwd != request.cwd {
             return Err(ToolFailure::failed(
                 "The folder changed while a person was asked, so nothing was done.",

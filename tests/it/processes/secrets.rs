@@ -10,7 +10,7 @@ use serde_json::json;
 use talaria::agents::process::HiddenFiles;
 use talaria::agents::process::sandbox::SandboxState;
 use talaria::agents::tools::ToolFailure;
-use talaria::agents::tools::terminal::{TerminalParts, TerminalTool};
+use talaria::agents::tools::terminal::{CommandSlots, TerminalParts, TerminalTool};
 use talaria::config::TerminalConfig;
 
 use super::terminal::run;
@@ -54,6 +54,7 @@ const LISTED: [&str; 5] =
 fn tool(root: &Path, sandbox: SandboxState) -> TerminalTool {
     TerminalTool::new(TerminalParts {
         host: Arc::new(host(&root.join("state"))),
+        slots: CommandSlots::default(),
         sandbox,
         workspace: root.join("work"),
         hidden: HiddenFiles::from(
@@ -128,6 +129,7 @@ async fn tries_to_read_every_secret() {
     // Without the sandbox the same tries succeed, so they are honest ones.
     let bare = TerminalTool::new(TerminalParts {
         host: Arc::new(host(&root.join("state"))),
+        slots: CommandSlots::default(),
         sandbox: SandboxState::Missing,
         workspace: root.join("work"),
         hidden: HiddenFiles::default(),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use talaria::agent::{AskChoice, DenyReason};
 use talaria::agents::process::sandbox::SandboxState;
 use talaria::agents::process::{HiddenFiles, count_children};
-use talaria::agents::tools::terminal::{TerminalParts, TerminalTool};
+use talaria::agents::tools::terminal::{CommandSlots, TerminalParts, TerminalTool};
 use talaria::agents::tools::{AgentTool as _, RESULT_BYTES, ToolCall, ToolFailure};
 use talaria::config::TerminalConfig;
 use talaria_platform::CancellationToken;
@@ -19,14 +19,19 @@ use crate::support::person::{Person, turn};
 
 /// A tool whose workspace is `folder`, which counts as the state folder too.
 pub fn terminal(folder: &Path, sandbox: SandboxState) -> TerminalTool {
-    TerminalTool::new(TerminalParts {
+    TerminalTool::new(parts(folder, sandbox))
+}
+
+fn parts(folder: &Path, sandbox: SandboxState) -> TerminalParts {
+    TerminalParts {
         host: Arc::new(host(folder)),
+        slots: CommandSlots::default(),
         sandbox,
         workspace: folder.to_owned(),
         hidden: HiddenFiles::default(),
         config: TerminalConfig::default(),
         further_variables: Arc::new(Vec::new),
-    })
+    }
 }
 
 /// Calls the tool with a person who allows everything.
@@ -224,4 +229,40 @@ async fn several_commands_run_at_the_same_time() {
     );
     assert_eq!(reader.as_deref(), Ok("hello\n[exit status 0]"));
     assert_eq!(writer.as_deref(), Ok("[no output]\n[exit status 0]"));
+}
+
+#[tokio::test]
+async fn commands_of_all_agents_together_are_limited_and_one_that_waits_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let gates: Vec<_> = (0..8).map(|number| folder.path().join(format!("gate-{number}"))).collect();
+    assert!(std::process::Command::new("mkfifo").args(&gates).status().unwrap().success());
+    // Two agents share the slots.
+    let slots = CommandSlots::default();
+    let agent = || {
+        let parts = TerminalParts { slots: slots.clone(), ..parts(folder.path(), SandboxState::Missing) };
+        TerminalTool::new(parts)
+    };
+    let (one, other) = (agent(), agent());
+    let holds = |number: usize| run(&one, json!({ "command": format!("read x < gate-{number}; echo held") }));
+    let holding = futures_util::future::join_all((0..8).map(holds));
+    let (person, stop) = (Person::allowing(), CancellationToken::new());
+    let (arguments, waits) = (object(json!({ "command": "echo x > ran" })), Notify::new());
+    let progress = |line: &str| {
+        assert_eq!(line, "waits until another command has ended");
+        waits.notify_one();
+    };
+    let ninth = call(&other, &arguments, &person, &stop, &progress);
+    let opens = async {
+        waits.notified().await;
+        assert!(!folder.path().join("ran").exists());
+        for gate in gates {
+            // Waits until the command reads.
+            tokio::task::spawn_blocking(move || std::fs::write(gate, "x\n")).await.unwrap().unwrap();
+        }
+    };
+    let all = async { tokio::join!(holding, ninth, opens) };
+    let (held, ninth, ()) = tokio::time::timeout(PATIENCE, all).await.expect("all of them end");
+    assert!(held.iter().all(|held| held.as_deref() == Ok("held\n[exit status 0]")), "{held:?}");
+    assert_eq!(ninth.as_deref(), Ok("[no output]\n[exit status 0]"));
+    assert!(folder.path().join("ran").exists());
 }

@@ -9,6 +9,7 @@ use talaria::rules::BudgetConfig;
 
 use super::support::{agent_using, built, calls, config_with, offered, says_using, shown, system, told};
 use crate::support::gateway::{Setup, TestGateway};
+use crate::support::logged::Logged;
 use crate::support::served::{Served, settings};
 use crate::support::upstream::{Answer, Request, Upstream};
 
@@ -237,6 +238,31 @@ async fn a_review_that_fails_or_hangs_disturbs_nothing() {
     @ann  are you well?
     bot   ARE YOU WELL?
     ");
+}
+
+#[tokio::test]
+async fn reviews_that_wait_for_a_slow_one_are_limited() {
+    let logged = Logged::listen();
+    let upstream = Upstream::plain().await;
+    upstream.answers_by(|request| match is_review(request) {
+        true => Answer::stream().hangs(),
+        false => Answer::says(["ok"]),
+    });
+    let mut gateway = agent_using(&upstream, &[BuiltinTool::Memory], at(1, 0)).await;
+    let dropped = || logged.with("a conversation is not reviewed, because too many others wait").len();
+    // One runs, and sixteen wait.
+    for number in 0..18 {
+        assert_eq!(dropped(), 0, "{number}");
+        let room = gateway.direct_room(&format!("!room-{number}"));
+        room.says("@ann", "hi").await;
+        room.shows("ok").await;
+    }
+    while dropped() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(order(&upstream).matches('R').count(), 1, "one review at a time");
+    gateway.drain().await;
+    assert_eq!(dropped(), 1);
 }
 
 #[tokio::test]

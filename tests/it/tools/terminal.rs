@@ -15,12 +15,14 @@ use crate::support::upstream::{Answer, Upstream};
 async fn the_output_of_a_command_is_the_line_of_its_step_while_it_runs() {
     let upstream = Upstream::plain().await;
     let folder = tempfile::tempdir().unwrap();
-    for gate in ["one", "two"] {
+    for gate in ["one", "two", "three"] {
         assert!(Command::new("mkfifo").arg(folder.path().join(gate)).status().unwrap().success());
     }
     let gateway = agent_in(&upstream, folder.path(), &[BuiltinTool::Terminal]).await;
     // Each `read` waits until the test writes a line.
-    let command = json!({ "command": "read x < one; echo half way; read x < two; echo done" }).to_string();
+    let command =
+        json!({ "command": "read x < one; echo half way; read x < two; echo nearly done; read x < three" })
+            .to_string();
     upstream.answers(calls("", &[("a", "terminal", &command)])).answers(Answer::says(["It is done."]));
     let opens = async |gate: &str| {
         let path = folder.path().join(gate);
@@ -32,14 +34,16 @@ async fn the_output_of_a_command_is_the_line_of_its_step_while_it_runs() {
     let asked = gateway.room().is_asked("echo half way").await;
     gateway.room().says("@ann", &format!("/approve {}", asked.code)).await;
     gateway.room().shows("⚙️ terminal: `read x < one").await;
-    // More than the shortest time between two lines of a step.
+    opens("one").await;
+    gateway.room().shows("⚙️ terminal: `half way`").await;
+    // Further lines are shown once a second.
     tokio::time::pause();
     tokio::time::advance(Duration::from_millis(1_500)).await;
     tokio::time::resume();
-    opens("one").await;
-    gateway.room().shows("⚙️ terminal: `half way`").await;
     opens("two").await;
+    gateway.room().shows("⚙️ terminal: `nearly done`").await;
+    opens("three").await;
     gateway.room().shows("It is done.").await;
     let result = told(&upstream.prompts()[1]).pop().unwrap();
-    assert_eq!(result, "tool for a: half way\ndone\n[exit status 0]");
+    assert_eq!(result, "tool for a: half way\nnearly done\n[exit status 0]");
 }

@@ -8,6 +8,7 @@ use super::*;
 fn tool(workspace: &Path, sandbox: SandboxState) -> TerminalTool {
     TerminalTool::new(TerminalParts {
         host: Arc::new(ProcessHost::new(workspace)),
+        slots: CommandSlots::default(),
         sandbox,
         workspace: workspace.to_owned(),
         hidden: HiddenFiles::default(),
