@@ -36,8 +36,8 @@ const FLOOD_BYTES: usize = 64 * 1024 * 1024;
 /// Most requests of a server that have no answer from us yet. We answer at once, so more means that it does not read.
 const OWED: usize = 64;
 
-/// Characters of a progress line.
-const PROGRESS: usize = 200;
+/// Characters of a progress line. More than anybody is shown: secrets are hidden before it is cut to that.
+const PROGRESS: usize = 2_000;
 
 /// State of one connection, shared by its transport and its callers.
 #[derive(Default)]

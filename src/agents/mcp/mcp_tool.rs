@@ -50,11 +50,12 @@ impl McpTool {
             connection = self.connection() => connection?,
             () = call.stop.cancelled() => return Err(ToolFailure::Stopped),
         };
+        let progress = |line: &str| (call.progress)(&self.server.mask.hide(line));
         let called = connection.call(
             &self.tool.name,
             call.arguments,
             self.server.config.timeout,
-            call.progress,
+            &progress,
             call.stop,
         );
         match called.await {

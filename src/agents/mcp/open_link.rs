@@ -106,7 +106,7 @@ pub(super) async fn open(
             {
                 Ok((service, connection)) => Ok(OpenLink { connection, service, process: Some(process) }),
                 Err(failure) => {
-                    let failure = masked(with_process(failure, &process, link.is_gone()).await, mask);
+                    let failure = masked(with_process(failure, &process, link.is_gone(), mask).await, mask);
                     Err(FailedLink { failure, process: Some(process) })
                 }
             }
@@ -124,7 +124,7 @@ impl OpenLink {
                     () = link.gone() => {}
                     _ = process.exited() => {}
                 }
-                masked(with_process(failure_of(link), process, true).await, mask)
+                masked(with_process(failure_of(link), process, true, mask).await, mask)
             }
             None => {
                 link.gone().await;
@@ -228,7 +228,12 @@ fn masked(failure: McpFailure, mask: &SecretMask) -> McpFailure {
 }
 
 /// The reason, together with the words of the process itself. `ends`: whether the process may be about to end by itself.
-async fn with_process(failure: McpFailure, process: &ManagedProcess, ends: bool) -> McpFailure {
+async fn with_process(
+    failure: McpFailure,
+    process: &ManagedProcess,
+    ends: bool,
+    mask: &SecretMask,
+) -> McpFailure {
     let McpFailure { kind, reason: why } = failure;
     let exit = match ends {
         true => tokio::time::timeout(EXIT, process.exited()).await.ok().and_then(|exit| exit.code),
@@ -241,7 +246,8 @@ async fn with_process(failure: McpFailure, process: &ManagedProcess, ends: bool)
         (kind, _) => kind,
     };
     let exit = exit.map(|code| format!(" (exit status {code})")).unwrap_or_default();
-    let said = process.stderr_tail();
+    // Before it is cut, so that no part of a secret is left.
+    let said = mask.hide(&process.stderr_tail());
     // The end is where a failure is explained.
     let said = said.trim();
     let start = said.char_indices().rev().nth(STDERR).map_or(0, |(at, _)| at);

@@ -1,6 +1,8 @@
 //! Hides the configured secrets of a server in words that leave the process.
 //!
-//! A server gets keys from us, in its environment or its headers, and may print them when it fails.
+//! A server gets keys from us, in its environment, its arguments, its headers or its address, and may print them.
+
+use serde_json::Value;
 
 use crate::config::{McpServerConfig, McpTransport, Secret};
 
@@ -10,7 +12,7 @@ const SHORTEST: usize = 6;
 /// Length from which a value without spaces and slashes is taken for a secret, if it has letters and digits.
 const RANDOM: usize = 20;
 
-/// Parts of the names of variables that hold secrets.
+/// Parts of the names of variables and options that hold secrets.
 const SECRET_NAMES: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "PWD", "AUTH", "CREDENTIAL"];
 
 /// The secrets of one server.
@@ -20,15 +22,20 @@ pub(super) struct SecretMask {
 }
 
 impl SecretMask {
-    /// Every header is a secret. A variable is one by its name or by its look: others, such as a folder or a time zone,
-    /// occur in results that people need.
+    /// Every header is a secret. A variable, an argument or a part of the address is one by its name or by its look:
+    /// others, such as a folder or a time zone, occur in results that people need.
     pub(super) fn of(config: &McpServerConfig) -> Self {
         let secrets: Vec<&str> = match &config.transport {
-            McpTransport::Stdio { env, .. } => {
+            McpTransport::Stdio { env, args, .. } => {
                 let secret = env.iter().filter(|(name, value)| is_secret(name, value.expose()));
-                secret.map(|(_, value)| value.expose()).collect()
+                secret.map(|(_, value)| value.expose()).chain(secret_arguments(args)).collect()
             }
-            McpTransport::Http { headers, .. } => headers.values().map(Secret::expose).collect(),
+            McpTransport::Http { url, headers } => {
+                // Some servers have a key in their path.
+                let parts =
+                    url.as_str().split(['/', '?', '&', '=', '@', ':']).filter(|part| looks_random(part));
+                headers.values().map(Secret::expose).chain(parts).collect()
+            }
         };
         // Of `Bearer KEY`, also the key alone.
         let words = secrets.iter().flat_map(|secret| [Some(*secret), secret.split(' ').nth(1)]);
@@ -36,6 +43,18 @@ impl SecretMask {
             words.flatten().filter(|value| value.len() >= SHORTEST).map(str::to_owned).collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self { values }
+    }
+
+    /// The value with no secret in any of its texts.
+    pub(super) fn hide_in(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.hide(&text)),
+            Value::Array(values) => values.into_iter().map(|value| self.hide_in(value)).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(name, value)| (self.hide(&name), self.hide_in(value))).collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value,
+        }
     }
 
     /// The text without the secrets.
@@ -47,18 +66,36 @@ impl SecretMask {
     }
 }
 
+/// Secrets among arguments: `--token=X`, `TOKEN=X`, `--token X`, and words that look like a key.
+fn secret_arguments(args: &[String]) -> impl Iterator<Item = &str> {
+    let before = std::iter::once("").chain(args.iter().map(String::as_str));
+    args.iter().zip(before).filter_map(|(argument, before)| {
+        let (name, value) = argument.split_once('=').unwrap_or((before, argument));
+        // A word after a word is no value of an option, whatever the first one is called.
+        let name = if argument.contains('=') || name.starts_with('-') { name } else { "" };
+        (!value.starts_with('-') && is_secret(name, value)).then_some(value)
+    })
+}
+
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    let looks_random = value.len() >= RANDOM
+    looks_random(value) || SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+fn looks_random(value: &str) -> bool {
+    value.len() >= RANDOM
         && !value.contains(['/', ' '])
         && value.contains(|c: char| c.is_ascii_digit())
-        && value.contains(|c: char| c.is_ascii_alphabetic());
-    looks_random || SECRET_NAMES.iter().any(|part| name.contains(part))
+        && value.contains(|c: char| c.is_ascii_alphabetic())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use super::*;
+    use crate::config::BaseUrl;
 
     #[test]
     fn keys_are_secrets_and_folders_are_not() {
@@ -72,6 +109,46 @@ mod tests {
         ] {
             assert_eq!(is_secret(name, value), secret, "{name}");
         }
+    }
+
+    #[test]
+    fn secrets_among_arguments_are_found() {
+        let args = [
+            "--api-key=hunter2",
+            "--token",
+            "letmein1",
+            "DB_PASSWORD=opensesame",
+            "sk-0123456789abcdefghij",
+            "--verbose",
+            "--auth",
+            "--port",
+            "8080-8090",
+            "key",
+            "/srv/data",
+            "--root=/srv/data/2026",
+        ];
+        let args = args.map(str::to_owned);
+        let found: Vec<_> = secret_arguments(&args).collect();
+        assert_eq!(found, ["hunter2", "letmein1", "opensesame", "sk-0123456789abcdefghij"]);
+    }
+
+    #[test]
+    fn a_key_in_an_address_is_a_secret() {
+        let url = BaseUrl::parse("https://mcp.example.org/s/0123456789abcdefghij/mcp").unwrap();
+        let transport = McpTransport::Http { url, headers: BTreeMap::new() };
+        let mask = SecretMask::of(&McpServerConfig {
+            transport,
+            enabled: true,
+            connect_timeout: Duration::ZERO,
+            timeout: Duration::ZERO,
+            include: None,
+            exclude: Vec::new(),
+            permissions: BTreeMap::new(),
+        });
+        assert_eq!(
+            mask.hide("mcp.example.org/s/0123456789abcdefghij/mcp"),
+            "mcp.example.org/s/[redacted]/mcp"
+        );
     }
 
     #[test]

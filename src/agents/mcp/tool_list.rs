@@ -6,6 +6,7 @@
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
+use super::secret_mask::SecretMask;
 use crate::config::{McpServerConfig, ToolPermission};
 use crate::util::{clip, one_line};
 
@@ -52,6 +53,8 @@ pub(super) struct ListedTool {
 /// Builds a list from the pages of a server.
 pub(super) struct ToolListBuilder<'a> {
     config: &'a McpServerConfig,
+    /// Descriptions and schemas are sent to the model, and may quote a key that the server got from us.
+    mask: SecretMask,
     list: ToolList,
     bytes: usize,
     /// Tools that did not fit into the list as a whole.
@@ -60,7 +63,7 @@ pub(super) struct ToolListBuilder<'a> {
 
 impl<'a> ToolListBuilder<'a> {
     pub(super) fn new(config: &'a McpServerConfig) -> Self {
-        Self { config, list: ToolList::default(), bytes: 0, over: 0 }
+        Self { config, mask: SecretMask::of(config), list: ToolList::default(), bytes: 0, over: 0 }
     }
 
     /// Adds the tools of one page.
@@ -74,8 +77,9 @@ impl<'a> ToolListBuilder<'a> {
                 self.leave_out(format!("the tool {} has no usable name", one_line(name, 40)));
                 continue;
             }
-            let description = clip(tool.description.as_deref().unwrap_or_default(), DESCRIPTION).to_owned();
-            let schema = usable_schema(&tool.input_schema);
+            let description = self.mask.hide(tool.description.as_deref().unwrap_or_default());
+            let description = clip(&description, DESCRIPTION).to_owned();
+            let schema = self.mask.hide_in(usable_schema(&tool.input_schema));
             let size = schema.to_string().len();
             if size > SCHEMA_BYTES {
                 self.leave_out(format!(

@@ -6,7 +6,7 @@ use serde_json::json;
 use talaria::agent::DenyReason;
 use talaria::agents::mcp::{McpFailure, McpFailureKind, McpServerState};
 use talaria::agents::tools::ToolFailure;
-use talaria::config::{McpServerConfig, ToolPermission};
+use talaria::config::{McpServerConfig, McpTransport, ToolPermission};
 
 use super::{SEEDED, scripted};
 use crate::support::mcp::{McpScene, PATIENCE, call, names, permits};
@@ -207,5 +207,32 @@ async fn the_server_gets_a_short_environment_and_its_key_never_comes_back() {
     let environment = scene.calls("environment", json!({})).await.unwrap();
     assert!(environment.contains("API_KEY=[redacted]\n") && !environment.contains(SEEDED), "{environment}");
     assert!(environment.contains("PATH=") && !environment.contains("CARGO"), "{environment}");
+    scene.ends().await;
+}
+
+/// A server may repeat its keys wherever it writes: in descriptions, schemas, progress and results.
+#[tokio::test]
+async fn no_key_of_the_server_comes_back_whichever_way_it_got_it() {
+    let argument = "sk-0123456789abcdefghij";
+    let mut config = scripted("leaks");
+    if let McpTransport::Stdio { args, .. } = &mut config.transport {
+        // One more filter of the test program, which is none of its options.
+        args.push(argument.to_owned());
+    }
+    let scene = McpScene::new([("s", config)]);
+    let offered = scene.offers(&["s"]).await;
+    assert!(!offered.tools.is_empty());
+    for tool in &offered.tools {
+        let spec = tool.spec();
+        let told = format!("{} {}", spec.description, spec.parameters);
+        assert!(told.contains("does it with  [redacted] [redacted]"), "{told}");
+        assert!(!told.contains(SEEDED) && !told.contains(argument), "{told}");
+    }
+    let person = Person::allowing();
+    assert_eq!(scene.calls_with("progress", json!({}), &person).await, Ok("done".to_owned()));
+    let shown = person.progress.lock().clone();
+    assert!(shown.iter().all(|line| line.ends_with(" [redacted] [redacted]")), "{shown:?}");
+    let told = scene.calls("environment", json!({})).await.unwrap();
+    assert!(told.contains("argument [redacted]\n") && !told.contains(argument), "{told}");
     scene.ends().await;
 }

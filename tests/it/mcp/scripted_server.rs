@@ -99,7 +99,15 @@ impl Server {
 
     fn list(&self, message: &Value) -> Value {
         let page: usize = message["params"]["cursor"].as_str().map_or(0, |page| page.parse().unwrap());
-        let tool = |name: &str| json!({ "name": name, "description": "does it", "inputSchema": { "type": "object" } });
+        let about = match self.script.as_str() {
+            "leaks" => format!("does it with {}", secrets()),
+            _ => "does it".to_owned(),
+        };
+        let schema = match self.script.as_str() {
+            "leaks" => json!({ "type": "object", "properties": { "key": { "default": secrets() } } }),
+            _ => json!({ "type": "object" }),
+        };
+        let tool = |name: &str| json!({ "name": name, "description": about, "inputSchema": schema });
         match self.script.as_str() {
             "collides" => json!({ "tools": Vec::from(["a b", "a.b", "a_b"].map(tool)) }),
             "pages" if page < 2 => {
@@ -125,7 +133,9 @@ impl Server {
             "cancelled" => text(self.cancelled.to_string()),
             "fail" => Some(json!({ "content": [{ "type": "text", "text": "it broke" }], "isError": true })),
             "environment" => {
-                text(std::env::vars().map(|(name, value)| format!("{name}={value}\n")).collect())
+                let arguments = std::env::args().map(|argument| format!("argument {argument}\n"));
+                let variables = std::env::vars().map(|(name, value)| format!("{name}={value}\n"));
+                text(arguments.chain(variables).collect())
             }
             "die" => {
                 complain("the disk is on fire");
@@ -150,9 +160,10 @@ impl Server {
             }
             "progress" => {
                 let token = &message["params"]["_meta"]["progressToken"];
+                let with = if self.script == "leaks" { secrets() } else { String::new() };
                 for step in 1..=3 {
                     say(
-                        &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": token, "progress": step, "total": 3, "message": format!("step {step}") } }),
+                        &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": token, "progress": step, "total": 3, "message": format!("step {step}{with}") } }),
                     );
                 }
                 // The client answers the ping after it has seen the progress.
@@ -190,6 +201,11 @@ fn next() -> Option<Value> {
         Ok(1..) => Some(serde_json::from_str(&line).unwrap()),
         Ok(0) | Err(_) => None,
     }
+}
+
+/// The secrets that the server got from its client: a variable and its last argument.
+fn secrets() -> String {
+    format!(" {} {}", std::env::var("API_KEY").unwrap(), std::env::args().next_back().unwrap())
 }
 
 fn complain(words: &str) {
