@@ -51,6 +51,7 @@ impl TextKey {
             Self::AskOption => &["number", "label"],
             Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],
             Self::AskActionIn => &["action", "folder"],
+            Self::AskReason => &["action"],
             Self::AskWhich => &["list"],
             Self::AskWhichItem | Self::PairingCode => &["code"],
             _ => &[],
@@ -229,6 +230,7 @@ texts! {
     AskText "ask_text" Part ["title", "action", "code"]
     AskOption "ask_option" Part ["number", "label"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskReason "ask_reason" Part ["action", "reason"]
     AskUnshowable "ask_unshowable" Notice ["title"]
     AskTooMany "ask_too_many" Notice []
     AskApprovedOnce "ask_approved_once" Part ["title"]
