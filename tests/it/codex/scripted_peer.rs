@@ -59,7 +59,9 @@ impl ScriptedCodex {
     /// Must be called within a runtime, which must not be the paused one: processes do not see its clock.
     pub fn new(scenario: &Scenario) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("threads")).unwrap();
+        for inner in ["threads", "archived"] {
+            std::fs::create_dir(folder.path().join(inner)).unwrap();
+        }
         let control = PeerControl::listen(&folder.path().join(SOCKET));
         let codex = Self { folder, control };
         codex.plays(scenario);
@@ -105,6 +107,14 @@ impl ScriptedCodex {
     /// Waits until a message with this method was received, and returns its parameters.
     pub async fn receives(&self, method: &str) -> Value {
         self.logs(|entry| entry.received(method).is_some()).await.received(method).cloned().unwrap()
+    }
+
+    /// Waits until the log is as wanted.
+    pub async fn has_logged(&self, wanted: impl Fn(&[LogEntry]) -> bool) {
+        let mut entries = self.control.entries();
+        let waiting = entries.wait_for(|entries| wanted(entries));
+        let has_logged = tokio::time::timeout(PATIENCE, waiting).await.is_ok();
+        assert!(has_logged, "it never came to that:\n{}", self.history());
     }
 
     /// Waits for an entry of the log, from its beginning on.

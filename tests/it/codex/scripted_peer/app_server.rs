@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::control_line::{ControlLine, LogEvent};
-use super::scenario::{InterruptRule, Scenario, ScriptedAnswer};
+use super::scenario::{Act, InterruptRule, Scenario, ScriptedAnswer};
 use super::turn_player::{Nudge, Player, TurnPlace};
 use super::{ARGUMENTS, SCENARIO};
 
@@ -167,13 +167,21 @@ impl Peer {
             "initialize" => self.initializes(),
             "thread/start" => self.starts_thread(params, &scenario),
             "thread/resume" => self.resumes_thread(params, &scenario),
-            "turn/start" => return self.starts_turn(id, params, &scenario),
-            "turn/interrupt" => return self.interrupts(id, params, scenario.interrupt),
-            "thread/unsubscribe" | "thread/archive" => {
-                self.state.lock().threads.remove(params["threadId"].as_str().unwrap_or_default());
-                Ok(json!({}))
+            "turn/start" => {
+                let acts = scenario.acts(&prompt_of(params));
+                return self.starts_turn(id, params, acts);
             }
-            "thread/compact/start" => Ok(json!({})),
+            "turn/interrupt" => return self.interrupts(id, params, scenario.interrupt),
+            // The thread stays loaded.
+            "thread/unsubscribe" => Ok(json!({ "status": "unsubscribed" })),
+            "thread/archive" => self.archives(params),
+            "thread/unarchive" => self.unarchives(params),
+            "thread/inject_items" => Ok(json!({})),
+            "thread/backgroundTerminals/list" => Ok(json!({ "data": [] })),
+            "thread/compact/start" => return self.starts_turn(id, params, Some(vec![Act::Compacts])),
+            "account/rateLimits/read" => {
+                Err("codex account authentication required to read rate limits".to_owned())
+            }
             "account/read" => Ok(json!({ "account": null, "requiresOpenaiAuth": false })),
             "plugin/list" => {
                 Ok(json!({ "marketplaces": [], "marketplaceLoadErrors": [], "featuredPluginIds": [] }))
@@ -181,7 +189,13 @@ impl Peer {
             other => Err(format!("Invalid request: unknown variant `{other}`")),
         };
         match answer {
-            Ok(result) => self.send(json!({ "id": id, "result": result })),
+            Ok(result) => {
+                let started = (method == "thread/start").then(|| result["thread"].clone());
+                self.send(json!({ "id": id, "result": result }));
+                if let Some(thread) = started {
+                    self.notify("thread/started", json!({ "thread": thread }));
+                }
+            }
             Err(words) => self.refuses(id, &words),
         }
     }
@@ -205,35 +219,61 @@ impl Peer {
         self.folder.join("threads").join(thread)
     }
 
+    fn archived(&self, thread: &str) -> PathBuf {
+        self.folder.join("archived").join(thread)
+    }
+
     fn starts_thread(&self, params: &Value, scenario: &Scenario) -> Result<Value, String> {
         let mut state = self.state.lock();
-        let number = std::fs::read_dir(self.folder.join("threads")).unwrap().count() + 1;
-        let thread = format!("thread-{number}");
+        let count = |folder: &str| std::fs::read_dir(self.folder.join(folder)).unwrap().count();
+        let thread = format!("thread-{}", count("threads") + count("archived") + 1);
         std::fs::write(self.rollout(&thread), "").unwrap();
         Ok(open(&mut state, &thread, params, scenario, &[]))
     }
 
     fn resumes_thread(&self, params: &Value, scenario: &Scenario) -> Result<Value, String> {
         let thread = params["threadId"].as_str().unwrap_or_default();
+        if self.archived(thread).exists() {
+            return Err(format!(
+                "session {thread} is archived. Run `codex unarchive {thread}` to unarchive it first."
+            ));
+        }
         let turns = std::fs::read_to_string(self.rollout(thread)).unwrap_or_default();
         if turns.is_empty() {
             return Err(format!("no rollout found for thread id {thread}"));
         }
         let turn =
             |id: &str| json!({ "id": id, "items": [], "itemsView": "notLoaded", "status": "completed" });
-        let turns: Vec<Value> = turns.lines().map(turn).collect();
+        let turns: Vec<Value> = match params["excludeTurns"] == true {
+            true => Vec::new(),
+            false => turns.lines().map(turn).collect(),
+        };
         Ok(open(&mut self.state.lock(), thread, params, scenario, &turns))
     }
 
-    fn starts_turn(self: &Arc<Self>, id: &Value, params: &Value, scenario: &Scenario) {
+    /// Closes a thread, which then forgets what was accepted.
+    fn archives(&self, params: &Value) -> Result<Value, String> {
+        let thread = params["threadId"].as_str().unwrap_or_default();
+        if std::fs::rename(self.rollout(thread), self.archived(thread)).is_err() {
+            return Err(format!("no rollout found for thread id {thread}"));
+        }
+        if let Some((_, nudge)) = self.state.lock().threads.remove(thread).and_then(|thread| thread.running) {
+            let _ = nudge.send(Nudge::Interrupted);
+        }
+        Ok(json!({}))
+    }
+
+    fn unarchives(&self, params: &Value) -> Result<Value, String> {
+        let thread = params["threadId"].as_str().unwrap_or_default();
+        match std::fs::rename(self.archived(thread), self.rollout(thread)) {
+            Ok(()) => Ok(json!({ "thread": { "id": thread } })),
+            Err(_) => Err(format!("no archived rollout found for thread id {thread}")),
+        }
+    }
+
+    /// Begins a turn; without acts it repeats its prompt.
+    fn starts_turn(self: &Arc<Self>, id: &Value, params: &Value, acts: Option<Vec<Act>>) {
         let thread = params["threadId"].as_str().unwrap_or_default().to_owned();
-        let prompt = params["input"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|part| part["text"].as_str())
-            .collect::<Vec<_>>()
-            .join("\n");
         let (nudge, nudges) = channel();
         let mut state = self.state.lock();
         let number = state.turns + 1;
@@ -241,7 +281,14 @@ impl Peer {
             drop(state);
             return self.refuses(id, &format!("thread not found: {thread}"));
         };
-        let answer = |turn: &str| json!({ "id": id, "result": { "turn": { "id": turn, "items": [], "itemsView": "notLoaded", "status": "inProgress", "error": null } } });
+        let is_compaction = params["input"].is_null();
+        let answer = |turn: &str| match is_compaction {
+            true => json!({ "id": id, "result": {} }),
+            false => {
+                let turn = json!({ "id": turn, "items": [], "itemsView": "notLoaded", "status": "inProgress", "error": null });
+                json!({ "id": id, "result": { "turn": turn } })
+            }
+        };
         if let Some((running, _)) = &loaded.running {
             // As codex does it: the prompt steers the turn that runs.
             let answer = answer(running);
@@ -256,9 +303,9 @@ impl Peer {
         let mut rollout = std::fs::File::options().append(true).open(self.rollout(&thread)).unwrap();
         rollout.write_all(format!("{turn}\n").as_bytes()).unwrap();
         self.send(answer(&turn));
-        let acts = scenario.turns.iter().find(|(words, _)| prompt.contains(words.as_str()));
-        let acts = acts.map(|(_, acts)| acts.clone());
-        let player = Player::of_turn(self.clone(), TurnPlace { thread, turn, cwd, prompt }, nudge, nudges);
+        let place =
+            TurnPlace { thread, turn, cwd, prompt: prompt_of(params), input: params["input"].clone() };
+        let player = Player::of_turn(self.clone(), place, nudge, nudges);
         std::thread::spawn(move || player.plays_turn(acts));
     }
 
@@ -300,10 +347,17 @@ impl Peer {
     }
 }
 
-/// Opens a thread and describes it. It forgets what was accepted, as codex does.
+/// The words of a prompt.
+fn prompt_of(params: &Value) -> String {
+    let parts = params["input"].as_array().into_iter().flatten();
+    parts.filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// Opens a thread and describes it. One that is open stays as it is.
 fn open(state: &mut PeerState, thread: &str, params: &Value, scenario: &Scenario, turns: &[Value]) -> Value {
     let cwd = params["cwd"].as_str().unwrap_or("/home/ann").to_owned();
-    let running = state.threads.remove(thread).and_then(|thread| thread.running);
+    let opened = || LoadedThread { cwd: cwd.clone(), ..LoadedThread::default() };
+    state.threads.entry(thread.to_owned()).or_insert_with(opened);
     let mut answer = json!({
         "thread": {
             "id": thread, "sessionId": thread, "preview": "", "ephemeral": false, "modelProvider": "fake",
@@ -318,6 +372,5 @@ fn open(state: &mut PeerState, thread: &str, params: &Value, scenario: &Scenario
     for (name, value) in &scenario.thread {
         answer[name] = value.clone();
     }
-    state.threads.insert(thread.to_owned(), LoadedThread { cwd, running, accepted: HashSet::new() });
     answer
 }

@@ -74,6 +74,8 @@ pub enum Act {
     Fails { message: String, info: Value },
     /// An error after which codex tries again by itself.
     Retries(String),
+    /// The history is made shorter.
+    Compacts,
     /// The end of the turn is never told.
     EndsSilently,
     /// Bytes as they are; `$thread` and `$turn` are replaced.
@@ -196,6 +198,12 @@ impl Default for Scenario {
 }
 
 impl Scenario {
+    /// The acts of a turn with this prompt.
+    pub fn acts(&self, prompt: &str) -> Option<Vec<Act>> {
+        let turn = self.turns.iter().find(|(words, _)| prompt.contains(words.as_str()));
+        turn.map(|(_, acts)| acts.clone())
+    }
+
     /// A codex that does this at every prompt with these words.
     pub fn turn(mut self, words: &str, acts: impl Into<Vec<Act>>) -> Self {
         self.turns.push((words.to_owned(), acts.into()));

@@ -27,6 +27,8 @@ pub(super) struct TurnPlace {
     pub turn: String,
     pub cwd: String,
     pub prompt: String,
+    /// The input as it came; null for a turn without one.
+    pub input: Value,
 }
 
 /// The end of a turn.
@@ -78,13 +80,15 @@ impl Player {
     /// Plays a turn from its beginning to its end. Without acts it repeats the prompt.
     pub(super) fn plays_turn(mut self, acts: Option<Vec<Act>>) {
         let place = self.place.as_ref().expect("a turn");
-        let (thread, prompt) = (place.thread.clone(), place.prompt.clone());
+        let (thread, prompt, input) = (place.thread.clone(), place.prompt.clone(), place.input.clone());
         self.status(json!({ "type": "active", "activeFlags": [] }));
         self.notify("turn/started", json!({ "turn": self.described("inProgress", Value::Null) }));
-        let content = json!([{ "type": "text", "text": prompt, "text_elements": [] }]);
-        let message = json!({ "type": "userMessage", "id": self.item_id("user"), "clientId": null, "content": content });
-        self.notify("item/started", json!({ "item": message }));
-        self.notify("item/completed", json!({ "item": message }));
+        if !input.is_null() {
+            let id = self.item_id("user");
+            let message = json!({ "type": "userMessage", "id": id, "clientId": null, "content": input });
+            self.notify("item/started", json!({ "item": message }));
+            self.notify("item/completed", json!({ "item": message }));
+        }
         let acts = acts.unwrap_or_else(|| vec![Act::Says(vec![prompt])]);
         let end = acts.iter().try_for_each(|act| self.act(act)).err().unwrap_or(TurnEnd::Completed);
         let usage = json!({ "totalTokens": 120, "inputTokens": 100, "cachedInputTokens": 10, "outputTokens": 20, "reasoningOutputTokens": 5 });
@@ -129,6 +133,11 @@ impl Player {
                 let info = json!({ "responseStreamDisconnected": { "httpStatusCode": null } });
                 let error = json!({ "message": message, "codexErrorInfo": info, "additionalDetails": null });
                 self.notify("error", json!({ "error": error, "willRetry": true }));
+            }
+            Act::Compacts => {
+                let item = json!({ "type": "contextCompaction", "id": self.item_id("compaction") });
+                self.notify("item/started", json!({ "item": item }));
+                self.notify("item/completed", json!({ "item": item }));
             }
             Act::EndsSilently => return Err(TurnEnd::Silent),
             Act::Writes(bytes) => self.peer.write(&self.filled_in(bytes)),
