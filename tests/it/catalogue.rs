@@ -15,6 +15,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
+    ("src/agents/jsonrpc", "the log, about a process"),
     ("src/agents/mcp", "the model and the operator, about servers of tools"),
     ("src/agents/process", "the operator, and the model whose command did not start"),
     ("src/agents/tools", "the model, about its tools"),
