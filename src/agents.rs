@@ -8,6 +8,7 @@ mod build;
 pub mod confined_dir;
 pub mod fallback;
 pub mod guide;
+pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
 pub mod process;
