@@ -5,9 +5,11 @@
 
 pub mod breaker;
 mod build;
+pub mod codex;
 pub mod confined_dir;
 pub mod fallback;
 pub mod guide;
+pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
 pub mod process;
@@ -15,6 +17,7 @@ pub mod proxy;
 mod services;
 pub mod skills;
 pub mod tools;
+mod work_clock;
 
 pub use build::{AgentBuildError, BuiltAgents, build};
 pub use services::AgentServices;

@@ -16,6 +16,8 @@ pub struct AgentTurn {
     /// The session under the name that the upstream knows. It is settled when the request is stored, because that
     /// depends on which agent is asked, so a request must not contain it.
     pub session: SessionId,
+    /// The session under a name that no change of its history changes, and that is also the name of a folder.
+    pub conversation: SessionId,
     /// The last report of this agent about this session; see [`TurnEvent::Upstream`](super::TurnEvent::Upstream).
     /// Settled together with `session`.
     pub upstream: Option<serde_json::Value>,
@@ -63,6 +65,7 @@ impl AgentTurn {
         Self {
             id,
             agent,
+            conversation: session.clone(),
             session,
             upstream: None,
             context: String::new(),
@@ -185,12 +188,15 @@ pub struct SessionMessage {
     /// Tool calls of the message, or the call that it is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolActivity>,
+    /// The agent's reasoning before the message. It is kept for readers of the transcript; no agent is sent it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
 }
 
 impl SessionMessage {
-    /// A message without tools.
+    /// A message without tools and without reasoning.
     pub fn new(role: MessageRole, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), tools: None }
+        Self { role, content: content.into(), tools: None, reasoning: None }
     }
 }
 
@@ -222,4 +228,7 @@ pub enum MessageRole {
     Assistant,
     /// A tool's result. Only an agent that runs the tools itself is sent it again.
     Tool,
+    /// An event of the agent's work that is neither text nor a tool call, such as a plan. It is kept for readers of the
+    /// transcript, never shown as an answer, and sent to no agent again.
+    Note,
 }

@@ -53,6 +53,7 @@ impl TextKey {
             Self::AskOption => &["number", "label"],
             Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],
             Self::AskActionIn => &["action", "folder"],
+            Self::AskReason => &["action"],
             Self::AskWhich => &["list"],
             Self::AskWhichItem | Self::PairingCode => &["code"],
             _ => &[],
@@ -242,6 +243,7 @@ texts! {
     AskText "ask_text" Part ["title", "action", "code"]
     AskOption "ask_option" Part ["number", "label"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskReason "ask_reason" Part ["action", "reason"]
     AskUnshowable "ask_unshowable" Notice ["title"]
     AskTooMany "ask_too_many" Notice []
     AskApprovedOnce "ask_approved_once" Part ["title"]
@@ -323,6 +325,8 @@ texts! {
     // Agents.
     AgentRemote "agent_remote" Part []
     AgentModel "agent_model" Part ["model"]
+    AgentCodex "agent_codex" Part []
+    AgentCodexModel "agent_codex_model" Part ["model"]
     AgentGuide "agent_guide" Part []
     GuideArrived "guide_arrived" Part []
     GuideOllama "guide_ollama" Part ["address", "model"]
@@ -379,6 +383,35 @@ texts! {
     BrokeUnrecorded "broke_unrecorded" Part []
     BrokeTooManyCalls "broke_too_many_calls" Part []
     BrokeTaskLimit "broke_task_limit" Part []
+    BrokeCodexMissing "broke_codex_missing" Part []
+    BrokeCodexTooOld "broke_codex_too_old" Part []
+    BrokeCodexNoStart "broke_codex_no_start" Part []
+    BrokeCodexSilent "broke_codex_silent" Part []
+    BrokeCodexDied "broke_codex_died" Part []
+    BrokeCodexNoAnswer "broke_codex_no_answer" Part []
+    BrokeCodexOverloaded "broke_codex_overloaded" Part []
+    BrokeCodexOpenElsewhere "broke_codex_open_elsewhere" Part []
+    BrokeCodexRefused "broke_codex_refused" Part []
+    BrokeCodexTooLarge "broke_codex_too_large" Part []
+    BrokeCodexLogin "broke_codex_login" Part []
+    BrokeCodexVariable "broke_codex_variable" Part []
+    BrokeCodexNoModel "broke_codex_no_model" Part []
+    BrokeCodexConnection "broke_codex_connection" Part []
+    BrokeCodexPolicy "broke_codex_policy" Part []
+    BrokeCodexSandbox "broke_codex_sandbox" Part []
+    BrokeCodexUnrestricted "broke_codex_unrestricted" Part []
+    BrokeCodexEarlier "broke_codex_earlier" Part []
+    BrokeCodexFolder "broke_codex_folder" Part []
+    BrokeCodexTime "broke_codex_time" Part []
+    BrokeCodexBudget "broke_codex_budget" Part []
+    BrokeCodexInterrupted "broke_codex_interrupted" Part []
+    BrokeCodexCompacted "broke_codex_compacted" Part []
+    StatusCodex "status_codex" Part ["approval", "sandbox"]
+    CodexForgot "codex_forgot" Part []
+    CodexForgotAll "codex_forgot_all" Part []
+    CodexNoHistory "codex_no_history" Part []
+    CodexCompacts "codex_compacts" Part []
+    CodexRetries "codex_retries" Part []
     BrokeNoRoom "broke_no_room" Part []
     BrokeLongLine "broke_long_line" Part []
 
@@ -398,4 +431,26 @@ texts! {
     NoRetryBrokeAgain "no_retry_broke_again" Part ["why"]
     NoRetryBrokeRestarted "no_retry_broke_restarted" Part []
     NoRetryBrokeStopped "no_retry_broke_stopped" Part []
+
+    // Requests of codex.
+    CodexAskCommand "codex_ask_command" Part []
+    CodexAskCommandMore "codex_ask_command_more" Part []
+    CodexAskInput "codex_ask_input" Part []
+    CodexAskNetwork "codex_ask_network" Part []
+    CodexAskFiles "codex_ask_files" Part []
+    CodexAskFilesRoot "codex_ask_files_root" Part []
+    CodexAskPermissions "codex_ask_permissions" Part []
+    CodexAskTool "codex_ask_tool" Part ["server", "tool"]
+    CodexAskServer "codex_ask_server" Part ["server"]
+    CodexAskQuestion "codex_ask_question" Part []
+    CodexDeclinedUnasked "codex_declined_unasked" Part ["title"]
+    CodexDeclinedUnclear "codex_declined_unclear" Part []
+    CodexDeclinedPermissions "codex_declined_permissions" Part []
+    CodexDeclinedForm "codex_declined_form" Part ["server"]
+    CodexDeclinedLink "codex_declined_link" Part ["server"]
+    CodexDeclinedSecretForm "codex_declined_secret_form" Part ["server"]
+    CodexDeclinedSecret "codex_declined_secret" Part ["title"]
+    CodexDeclinedQuestions "codex_declined_questions" Part []
+    CodexDeclinedOld "codex_declined_old" Part ["method"]
+    CodexDeclinedUnknown "codex_declined_unknown" Part ["method"]
 }

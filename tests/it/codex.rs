@@ -1,0 +1,10 @@
+//! Agents whose turns are done by `codex app-server`, against a [scripted](scripted_peer) one that does what the real one
+//! seldom does.
+
+mod bad_peers;
+mod deadline;
+mod scene;
+pub mod scripted_peer;
+mod stopping;
+mod threads;
+mod turns;
