@@ -16,6 +16,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/agents/codex/projector.rs", "a model, about the work of codex"),
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
+    ("src/agents/jsonrpc", "the log, about a process"),
     ("src/agents/mcp", "the model and the operator, about servers of tools"),
     ("src/agents/process", "the operator, and the model whose command did not start"),
     ("src/agents/tools", "the model, about its tools"),
