@@ -3,3 +3,4 @@
 
 mod bad_peers;
 pub mod scripted_peer;
+mod seed_003;

@@ -27,12 +27,11 @@ const ID_CHARS: usize = 9;
 /// Items that are remembered, to tell a repeated one from a new one. No turn that anybody waits for has more.
 const KNOWN_ITEMS: usize = 4096;
 
-/// Calls that run at once and are remembered for the case that the turn is interrupted.
+/// Calls that run at once and are remembered for the case that the turn ends first.
 const OPEN_CALLS: usize = 32;
 
-/// Result of a call that ended with its turn.
-const BROKEN_OFF: &str =
-    "[interrupted: the turn ended before this call did. It may have had its effect; it was not repeated]";
+/// Result of a call that did not end before its turn.
+const NO_END: &str = "[no result: the turn ended before this call did. It may have had its effect, or still run; it was not repeated]";
 
 /// The transcript of one turn as it grows.
 #[derive(Debug)]
@@ -80,10 +79,11 @@ impl Projector {
             self.open_calls.pop_front();
         }
         let id = id[..id.floor_char_boundary(NOTE_BYTES)].to_owned();
-        self.open_calls.push_back((id, EndedCall { result: BROKEN_OFF.to_owned(), ..call }));
+        self.open_calls.push_back((id, EndedCall { result: NO_END.to_owned(), ..call }));
     }
 
-    /// The messages of the calls that an interrupt ended: codex does not complete their items.
+    /// The messages of the calls that did not end before their turn. Codex does not complete items that an interrupt
+    /// ended, and a command may outlive a turn that is complete.
     pub fn broken_off(&mut self) -> Vec<SessionMessage> {
         let open = std::mem::take(&mut self.open_calls);
         open.into_iter().flat_map(|(id, call)| self.tool_call(&id, call)).collect()

@@ -297,7 +297,7 @@ fn a_whole_turn_is_a_legal_transcript_with_the_prompt_once() {
 }
 
 #[test]
-fn calls_that_an_interrupt_ended_are_on_record() {
+fn calls_that_did_not_end_before_their_turn_are_on_record() {
     let mut projector = Projector::new(THREAD);
     let mut running = command();
     (running["status"], running["aggregatedOutput"], running["exitCode"]) =
