@@ -2,5 +2,10 @@
 //! seldom does.
 
 mod bad_peers;
+mod deadline;
+mod scene;
 pub mod scripted_peer;
 mod seed_003;
+mod stopping;
+mod threads;
+mod turns;
