@@ -5,6 +5,7 @@ mod bad_peers;
 mod deadline;
 mod scene;
 pub mod scripted_peer;
+mod seed_003;
 mod stopping;
 mod threads;
 mod turns;
