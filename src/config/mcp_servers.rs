@@ -15,12 +15,12 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use super::document::{ConfigDocument, FileAccess};
 use super::resolve::{ConfigResolver, SettingSource, filled};
 use super::secret::SecretForm;
-use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission};
+use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission, ValueOrigin};
 use super::value::TimeSpan;
 use super::yaml_lines::KeyedMapping;
 use super::{BaseUrl, ConfigError, Secret};
 use crate::util::one_line;
-use variables::{VariableFault, fill_variables, has_variable};
+use variables::{VariableFault, fill_variables, has_variable, origin_of};
 pub(super) use variables::{is_variable, shown as shown_variable};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -196,6 +196,7 @@ impl ConfigResolver<'_> {
                 "`mcp_servers.{name}.include` names a tool that `exclude` names, too; it is not offered"
             ));
         }
+        let mut origins = BTreeMap::new();
         let command = filled(written.command);
         let url = self.text(SettingSource { var: None, path: &["mcp_servers", name, "url"] }, written.url);
         let transport = match (command, url) {
@@ -225,7 +226,7 @@ impl ConfigResolver<'_> {
                          program gets it as written"
                     ));
                 }
-                let env = self.values(document, (name, "env", enabled), written.env);
+                let env = self.values(document, (name, "env", enabled), written.env, &mut origins);
                 let cwd = self.folder(&["mcp_servers", name, "cwd"], written.cwd);
                 McpTransport::Stdio { command, args, env, cwd }
             }
@@ -237,7 +238,8 @@ impl ConfigResolver<'_> {
                 ] {
                     self.refuse_key(name, key, is_written, "command");
                 }
-                let headers = self.values(document, (name, "headers", enabled), written.headers);
+                let headers =
+                    self.values(document, (name, "headers", enabled), written.headers, &mut origins);
                 let url = self.url(&given)?;
                 self.guard_headers(name, &url, !headers.is_empty(), &given.place);
                 McpTransport::Http { url, headers }
@@ -251,6 +253,7 @@ impl ConfigResolver<'_> {
             include,
             exclude,
             permissions: written.permissions.unwrap_or_default(),
+            origins,
         })
     }
 
@@ -305,12 +308,14 @@ impl ConfigResolver<'_> {
         Some(unique.into_iter().collect())
     }
 
-    /// Fills in the values of `env` or `headers`. A server that is off needs none of its variables.
+    /// Fills in the values of `env` or `headers`, and notes where each comes from. A server that is off needs none of
+    /// its variables.
     fn values(
         &mut self,
         document: &ConfigDocument,
         (server, section, enabled): (&str, &str, bool),
         written: Option<BTreeMap<String, WrittenValue>>,
+        origins: &mut BTreeMap<String, ValueOrigin>,
     ) -> BTreeMap<String, Secret> {
         let mut values = BTreeMap::new();
         for (name, WrittenValue(written)) in written.unwrap_or_default() {
@@ -335,6 +340,11 @@ impl ConfigResolver<'_> {
             if sounds_secret(&name) && !has_variable(written.expose()) {
                 self.guard_literal(document, &key, &place);
             }
+            let origin = match origin_of(written.expose()) {
+                ValueOrigin::Literal if sounds_secret(&name) => ValueOrigin::SecretLiteral,
+                origin => origin,
+            };
+            origins.insert(name.clone(), origin);
             let value = match fill_variables(written.expose(), self.env) {
                 Ok(value) => value,
                 Err(VariableFault::Unset(_)) if !enabled => continue,

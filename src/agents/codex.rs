@@ -1,0 +1,3 @@
+//! The codex runtime: turns that a `codex app-server` process answers.
+
+pub mod migration;
