@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml_edit::{Document, DocumentMut, Item, Table};
 
 use super::entry_name::{EntryName, PLUGINS_KEY, PROFILE_KEY, SERVERS_KEY};
-use super::managed_block::{SplitFile, join_file, render_block, split_file};
+use super::managed_block::{BlockFault, SplitFile, join_file, render_block, split_file};
 use super::plain_value::{plain_table, united};
 use super::report::{MigrationError, MigrationOutcome, MigrationReport, SkipReason};
 use super::server_table::{server_table, text, tools_server_table};
@@ -37,8 +37,9 @@ impl MigrationPlan {
         let text = str::from_utf8(old).map_err(|_| MigrationError::NotText)?;
         let SplitFile { rest, block: old_block } = match split_file(text) {
             Ok(split) => split,
-            // Text that is no TOML has no markers that could be believed in.
+            Err(BlockFault::Damaged) => return Err(MigrationError::Block(BlockFault::Damaged)),
             Err(fault) => {
+                // A marker of text that is no TOML may be none.
                 parse(text)?;
                 return Err(MigrationError::Block(fault));
             }

@@ -157,7 +157,9 @@ proptest! {
     #[test]
     fn every_wanted_entry_is_there_once_or_reported(old in user_file(), wanted in wanted_entries()) {
         let report = MigrationPlan::make(old.as_bytes(), &wanted).report;
-        prop_assume!(report.errors.is_empty());
+        if !report.errors.is_empty() {
+            return Ok(());
+        }
         let is_closed = report.clashes.iter().any(|clash| clash == "mcp_servers");
         for name in wanted.servers.keys() {
             let entry = EntryName::Server(name.clone());
@@ -192,10 +194,8 @@ proptest! {
             }
         }
         let edited = edited.to_string();
-        prop_assume!(Document::parse(edited.as_str()).is_ok());
-        // The library may have moved a marker away; then nothing is changed, and that is said.
         let plan = MigrationPlan::make(edited.as_bytes(), &WantedEntries::default());
-        prop_assume!(plan.report.errors.is_empty());
+        prop_assert_eq!(&plan.report.errors, &[], "{}", edited);
         let left = Document::parse(String::from_utf8(plan.bytes).unwrap()).unwrap();
         let theirs = Document::parse(old.as_str()).unwrap();
         let expected = united(&plain_table(theirs.as_table()), &plain_table(inserted.as_table()));
