@@ -5,6 +5,7 @@
 
 pub mod breaker;
 mod build;
+pub mod codex;
 pub mod confined_dir;
 pub mod fallback;
 pub mod guide;

@@ -310,6 +310,8 @@ texts! {
     // Agents.
     AgentRemote "agent_remote" Part []
     AgentModel "agent_model" Part ["model"]
+    AgentCodex "agent_codex" Part []
+    AgentCodexModel "agent_codex_model" Part ["model"]
     AgentGuide "agent_guide" Part []
     GuideArrived "guide_arrived" Part []
     GuideOllama "guide_ollama" Part ["address", "model"]
@@ -366,6 +368,7 @@ texts! {
     BrokeUnrecorded "broke_unrecorded" Part []
     BrokeTooManyCalls "broke_too_many_calls" Part []
     BrokeTaskLimit "broke_task_limit" Part []
+    CodexNoStart "codex_no_start" Part []
     BrokeNoRoom "broke_no_room" Part []
     BrokeLongLine "broke_long_line" Part []
 
