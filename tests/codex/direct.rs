@@ -1,6 +1,4 @@
-//! codex without us, driven line by line: what our agent relies on.
-
-mod facts;
+//! codex without us, driven line by line.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -10,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::codex_home::{CodexHome, KEY, KEY_VARIABLE};
+use super::codex_home::{CodexHome, KEY, KEY_VARIABLE};
 
 /// Longest wait for a message. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -110,6 +110,11 @@ impl Scene {
         processes.into_iter().for_each(processes::kill);
     }
 
+    /// Kills codex at once, if there is one.
+    pub fn codex_dies_if_it_runs(&self) {
+        self.codex_processes().into_iter().for_each(processes::kill);
+    }
+
     /// Waits until neither codex nor anything that it started is left.
     pub async fn nothing_is_left(&self) {
         let gone = async {
@@ -159,15 +164,10 @@ impl Scene {
 
     /// The final text of the answer to a question.
     pub async fn ends(&self, question: &EventId) -> String {
-        let ended = |shown: &Shown| {
-            shown.replies_to(question) && shown.body().done && !shown.body().markdown.contains("`/deny ")
-        };
-        let came = self.network.shows(PATIENCE, |shown| shown.iter().any(ended)).await;
+        let came = self.network.shows(PATIENCE, |shown| final_of(shown, question).is_some()).await;
         assert!(came, "the question should have been answered\n{self}");
-        let messages = self.network.messages();
-        let texts: Vec<_> = messages.iter().filter(|shown| ended(shown)).collect();
-        assert_eq!(texts.len(), 1, "there is one final message\n{self}");
-        texts[0].body().markdown.clone()
+        let text = final_of(&self.network.messages(), question);
+        text.unwrap_or_else(|| panic!("the answer should stay\n{self}"))
     }
 
     /// Ann asks something, and reads the final answer.
@@ -178,18 +178,21 @@ impl Scene {
 
     /// Asks of the agent so far, oldest first.
     pub fn asked(&self) -> Vec<Asked> {
+        asks_of(&self.network.messages())
+    }
+
+    /// Waits for an ask beyond so many, or for the end of the answer to a question, which is `None`.
+    pub async fn is_asked_or_ends(&self, question: &EventId, seen: usize) -> Option<Asked> {
+        let is_over = |shown: &[Shown]| final_of(shown, question).is_some();
+        let came = self.network.shows(PATIENCE, |shown| is_over(shown) || asks_of(shown).len() > seen).await;
+        assert!(came, "the agent should ask or end\n{self}");
         let messages = self.network.messages();
-        let texts = messages.iter().map(|shown| shown.bodies[0].markdown.clone());
-        let ask = |text: String| {
-            let code = text.split_once("`/deny ")?.1.get(..4)?.to_owned();
-            Some(Asked { code, text })
-        };
-        texts.filter_map(ask).collect()
+        if is_over(&messages) { None } else { asks_of(&messages).into_iter().nth(seen) }
     }
 
     /// Waits until the agent has asked so many times, and returns the last ask.
     pub async fn is_asked(&self, count: usize) -> Asked {
-        let came = self.network.shows(PATIENCE, |_| self.asked_count() >= count).await;
+        let came = self.network.shows(PATIENCE, |shown| asks_of(shown).len() >= count).await;
         assert!(came, "the agent should ask\n{self}");
         let mut asked = self.asked();
         assert_eq!(asked.len(), count, "{self}");
@@ -250,10 +253,6 @@ impl Scene {
     pub fn assert_only_responses(&self) {
         assert!(self.model.requests_to("/chat/completions").is_empty(), "{self}");
     }
-
-    fn asked_count(&self) -> usize {
-        self.asked().len()
-    }
 }
 
 impl fmt::Display for Scene {
@@ -271,6 +270,24 @@ impl fmt::Display for Scene {
         let gateway = self.gateway.as_ref().map(Process::so_far).unwrap_or_default();
         writeln!(f, "gateway:\n{gateway}")
     }
+}
+
+/// The finished answer to a question; asks reply to it too.
+fn final_of(shown: &[Shown], question: &EventId) -> Option<String> {
+    let is_final = |shown: &&Shown| {
+        shown.replies_to(question) && shown.body().done && code_of(&shown.bodies[0].markdown).is_none()
+    };
+    shown.iter().rfind(is_final).map(|shown| shown.body().markdown.clone())
+}
+
+fn asks_of(shown: &[Shown]) -> Vec<Asked> {
+    let texts = shown.iter().map(|shown| shown.bodies[0].markdown.clone());
+    texts.filter_map(|text| Some(Asked { code: code_of(&text)?, text })).collect()
+}
+
+/// The code of an ask; `None` for other messages.
+fn code_of(text: &str) -> Option<String> {
+    Some(text.split_once("`/deny ")?.1.get(..4)?.to_owned())
 }
 
 /// The text of a chat completion.

@@ -1,9 +1,9 @@
-//! Behaviour of codex that no document promises.
+//! Behaviour of codex that our agent relies on and that no document promises.
 
 use serde_json::{Value, json};
 
-use super::{DirectCodex, requests};
 use crate::codex_home::{CodexHome, CodexOptions};
+use crate::direct::{DirectCodex, requests};
 use crate::it::upstream::Gate;
 use crate::it::upstream::Upstream;
 use crate::responses::{calls, is_cut_after, offered, runs, says, says_behind, told};
