@@ -51,7 +51,7 @@ impl Trial {
         // Spreads neighbouring numbers over the whole time.
         let share = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         Self {
-            victim: if number % 2 == 0 { Victim::Codex } else { Victim::Gateway },
+            victim: if number.is_multiple_of(2) { Victim::Codex } else { Victim::Gateway },
             says: says[(number / 2 % 4) as usize],
             after: LATEST * (share >> 16) / 65_536,
         }
