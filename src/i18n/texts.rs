@@ -374,7 +374,7 @@ texts! {
     BrokeNoRoom "broke_no_room" Part []
     BrokeLongLine "broke_long_line" Part []
 
-    // What became of codex' config.toml.
+    // The migration into codex' config.toml.
     CodexTomlWritten "codex_toml_written" Part ["list"]
     CodexTomlPlanned "codex_toml_planned" Part ["list"]
     CodexTomlHas "codex_toml_has" Part ["list"]

@@ -29,7 +29,7 @@ pub fn tables() -> String {
     tables_with("1")
 }
 
-/// The same tables with this value of [`SERVES`].
+/// Tables with this value of [`SERVES`].
 pub fn tables_with(serves: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(

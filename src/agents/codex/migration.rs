@@ -28,7 +28,7 @@ use serde_json::Value;
 use toml_edit::{Document, Item};
 use tracing::{info, warn};
 
-pub use codex_home::codex_home;
+pub use codex_home::find_codex_home;
 pub use config_file::FileProblem;
 pub use entry_name::EntryName;
 pub use managed_block::BlockFault;
@@ -62,16 +62,16 @@ pub enum MigrationMode {
 
 /// A finished migration.
 #[derive(Clone, Debug)]
-pub struct Migration {
+pub struct FinishedMigration {
     /// Our part of the file, with its markers; empty if there is none.
     pub block: String,
-    /// What became of each wanted entry.
+    /// The result for each wanted entry.
     pub report: MigrationReport,
 }
 
 /// Writes the wanted entries into the config.toml of this folder, which is made if it is missing. Never fails: problems
 /// are in the report and in the log. A write that is late may still happen afterwards.
-pub async fn migrate(folder: PathBuf, wanted: WantedEntries, mode: MigrationMode) -> Migration {
+pub async fn migrate(folder: PathBuf, wanted: WantedEntries, mode: MigrationMode) -> FinishedMigration {
     let work = tokio::task::spawn_blocking(move || migrate_now(&folder, &wanted, mode, &mut NoHooks));
     let migration = match tokio::time::timeout(DEADLINE, work).await {
         Ok(Ok(migration)) => migration,
@@ -136,8 +136,8 @@ fn migrate_now(
     wanted: &WantedEntries,
     mode: MigrationMode,
     hooks: &mut dyn MigrationHooks,
-) -> Migration {
-    let mut attempt = || -> Result<Migration, FileProblem> {
+) -> FinishedMigration {
+    let mut attempt = || -> Result<FinishedMigration, FileProblem> {
         if mode == MigrationMode::Write {
             // codex does not start without it either.
             make_folder(folder)?;
@@ -148,12 +148,12 @@ fn migrate_now(
             let MigrationPlan { bytes, block, mut report } = MigrationPlan::make(&file.bytes, wanted);
             let is_planned = report.outcome == MigrationOutcome::Planned;
             if !is_planned || mode == MigrationMode::DryRun {
-                return Ok(Migration { block, report });
+                return Ok(FinishedMigration { block, report });
             }
             match file.replace(&bytes, &mut || hooks.before_rename())? {
                 ReplaceOutcome::Done => {
                     report.outcome = MigrationOutcome::Written;
-                    return Ok(Migration { block, report });
+                    return Ok(FinishedMigration { block, report });
                 }
                 ReplaceOutcome::Changed => {}
             }
@@ -163,6 +163,6 @@ fn migrate_now(
     attempt().unwrap_or_else(|problem| failed(MigrationError::File(problem)))
 }
 
-fn failed(error: MigrationError) -> Migration {
-    Migration { block: String::new(), report: MigrationReport::failed(error) }
+fn failed(error: MigrationError) -> FinishedMigration {
+    FinishedMigration { block: String::new(), report: MigrationReport::failed(error) }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The folder of codex: `codex_home` of the agent's entry, else `CODEX_HOME`, else `~/.codex`. `None` if there is no
 /// home folder either. The process and the migration must both use this one.
-pub fn codex_home(
+pub fn find_codex_home(
     configured: Option<&Path>,
     codex_home: Option<&OsStr>,
     home: Option<&OsStr>,
@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn the_entry_wins_over_the_variable_and_that_over_the_home_folder() {
         let found = |configured: Option<&str>, variable: Option<&str>, home: Option<&str>| {
-            codex_home(configured.map(Path::new), variable.map(OsStr::new), home.map(OsStr::new))
+            find_codex_home(configured.map(Path::new), variable.map(OsStr::new), home.map(OsStr::new))
         };
         let path = |path: &str| Some(PathBuf::from(path));
         assert_eq!(found(Some("/entry"), Some("/var"), Some("/home/ann")), path("/entry"));

@@ -80,7 +80,7 @@ pub(super) enum ReplaceOutcome {
 impl ConfigFile {
     /// Reads the file of this folder. Neither needs to exist.
     pub(super) fn read(folder: &Path) -> Result<Self, FileProblem> {
-        let path = target(&folder.join(NAME))?;
+        let path = resolve_links(&folder.join(NAME))?;
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -149,7 +149,7 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), FileProblem> {
 }
 
 /// The file behind all links. Its folder exists, unless the path is no link at all.
-fn target(path: &Path) -> Result<PathBuf, FileProblem> {
+fn resolve_links(path: &Path) -> Result<PathBuf, FileProblem> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
         match fs::canonicalize(&path) {

@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use toml_edit::{Document, Item};
 
 use super::entry_name::EntryName;
-use super::statements::{BYTE_ORDER_MARK, Statement, StatementKind, statements};
+use super::statements::{BYTE_ORDER_MARK, StatementKind, TomlStatement, statements};
 
-/// Beginning of the line before our part. Whatever follows it in the line may change with the version.
+/// Beginning of the line before our part. The rest of the line may change with the version.
 pub(super) const BEGIN: &str = "# >>> talaria >>>";
 
 /// Beginning of the line behind our part.
@@ -72,7 +72,7 @@ pub(super) struct MovedParts {
 pub(super) fn split_file(text: &str) -> Result<SplitFile, BlockFault> {
     let all = statements(text);
     let markers = |start: &str| {
-        let is_marker = |found: &&Statement| {
+        let is_marker = |found: &&TomlStatement| {
             found.kind == StatementKind::Comment && text[found.range.clone()].trim_start().starts_with(start)
         };
         all.iter().filter(is_marker).map(|found| found.range.clone()).collect::<Vec<_>>()
@@ -126,15 +126,15 @@ impl MovedParts {
 }
 
 /// A root key, or a table with all its keys; with the comments above it.
-struct Section {
+struct BlockSection {
     path: Vec<String>,
     is_table: bool,
     range: std::ops::Range<usize>,
 }
 
 /// Sections of the text between the markers.
-fn sections(inner: &str, all: &[Statement], listing: Option<&Statement>) -> Vec<Section> {
-    let mut found: Vec<Section> = Vec::new();
+fn sections(inner: &str, all: &[TomlStatement], listing: Option<&TomlStatement>) -> Vec<BlockSection> {
+    let mut found: Vec<BlockSection> = Vec::new();
     let mut start = 0;
     for statement in all {
         if Some(statement) == listing {
@@ -147,7 +147,7 @@ fn sections(inner: &str, all: &[Statement], listing: Option<&Statement>) -> Vec<
         let is_header = statement.kind == StatementKind::Header;
         match found.last_mut() {
             Some(table) if table.is_table && !is_header => table.range.end = statement.range.end,
-            Some(_) | None => found.push(Section {
+            Some(_) | None => found.push(BlockSection {
                 path: path_of(&inner[statement.range.clone()]),
                 is_table: is_header,
                 range: start..statement.range.end,

@@ -34,12 +34,12 @@ fn plain_value(value: &Value) -> Json {
 }
 
 /// Both objects together. `None` if both have a value for one key.
-pub(super) fn united(one: &Json, other: &Json) -> Option<Json> {
+pub(super) fn unite(one: &Json, other: &Json) -> Option<Json> {
     let (Json::Object(one), Json::Object(other)) = (one, other) else { return None };
     let mut both: Map<String, Json> = one.clone();
     for (key, value) in other {
         let value = match one.get(key) {
-            Some(known) => united(known, value)?,
+            Some(known) => unite(known, value)?,
             None => value.clone(),
         };
         both.insert(key.clone(), value);
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn objects_are_united_unless_both_have_a_value() {
-        assert_eq!(united(&plain("a.b = 1"), &plain("a.c = 2\nd = 3")), Some(plain("a = {b=1, c=2}\nd=3")));
-        assert_eq!(united(&plain("a.b = 1"), &plain("a.b = 1")), None);
-        assert_eq!(united(&plain("a.b = 1"), &plain("a = 1")), None);
+        assert_eq!(unite(&plain("a.b = 1"), &plain("a.c = 2\nd = 3")), Some(plain("a = {b=1, c=2}\nd=3")));
+        assert_eq!(unite(&plain("a.b = 1"), &plain("a.b = 1")), None);
+        assert_eq!(unite(&plain("a.b = 1"), &plain("a = 1")), None);
     }
 }

@@ -6,9 +6,9 @@ use toml_edit::{Document, DocumentMut, Item, Table};
 
 use super::entry_name::{EntryName, PLUGINS_KEY, PROFILE_KEY, SERVERS_KEY};
 use super::managed_block::{BlockFault, SplitFile, join_file, render_block, split_file};
-use super::plain_value::{plain_table, united};
+use super::plain_value::{plain_table, unite};
 use super::report::{MigrationError, MigrationOutcome, MigrationReport, SkipReason};
-use super::server_table::{server_table, text, tools_server_table};
+use super::server_table::{server_table, text_value, tools_server_table};
 use super::user_keys::UserKeys;
 use super::wanted::{BUILT_IN_PROFILES, PluginChoice, TOOLS_SERVER, WantedEntries};
 
@@ -56,7 +56,7 @@ impl MigrationPlan {
         let new = join_file(&rest, &old_block.moved, block.as_deref());
 
         let found = parse(&new).map_err(|_| MigrationError::Unsafe)?;
-        let expected = united(&plain_table(theirs.as_table()), &plain_table(ours.document.as_table()));
+        let expected = unite(&plain_table(theirs.as_table()), &plain_table(ours.document.as_table()));
         let is_found_again =
             split_file(&new).is_ok_and(|split| split.rest == user_text && split.block.entries == ours.names);
         if expected != Some(plain_table(found.as_table())) || !is_found_again {
@@ -117,7 +117,7 @@ impl OwnEntries {
             if !BUILT_IN_PROFILES.contains(&profile.as_str()) && !keys.has_profile(profile) {
                 report.unknown_profile = Some(profile.clone());
             } else if ours.has_room(EntryName::Profile, keys, report) {
-                ours.document[PROFILE_KEY] = text(profile).into();
+                ours.document[PROFILE_KEY] = text_value(profile).into();
             }
         }
         if let Some(tools_server) = &wanted.tools_server {

@@ -1,4 +1,4 @@
-//! Tells what became of a migration: the data, and the sentences for the person who asked for it.
+//! The result of a migration: the data, and the sentences for the person who asked for it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const MOST_NAMES: usize = 20;
 /// Result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MigrationReport {
-    /// What became of the file.
+    /// Whether the file was written.
     pub outcome: MigrationOutcome,
     /// Entries of ours that the file has now, or would have.
     pub migrated: Vec<EntryName>,
@@ -35,11 +35,11 @@ pub struct MigrationReport {
     pub variables: BTreeMap<String, Vec<String>>,
     /// Keys of the user's that stood between our markers and were moved out.
     pub moved: Vec<String>,
-    /// Why the file was left as it is.
+    /// Reasons to leave the file as it is.
     pub errors: Vec<MigrationError>,
 }
 
-/// What became of the file.
+/// Effect of a migration on the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MigrationOutcome {
     /// The file was left as it is, because of an error.
@@ -49,7 +49,7 @@ pub enum MigrationOutcome {
     Unchanged,
     /// The file was written.
     Written,
-    /// The file would be written; nobody asked for more.
+    /// The file would be written; the caller asked for no more.
     Planned,
 }
 
@@ -121,16 +121,16 @@ impl MigrationReport {
         }
         for (server, reason) in &self.skipped_servers {
             let why = skip_text(reason);
-            lines.push(TextKey::CodexTomlSkipped.with("server", name(server)).with("why", why));
+            lines.push(TextKey::CodexTomlSkipped.with("server", shown_name(server)).with("why", why));
         }
         for (server, keys) in &self.skipped_keys {
-            lines.push(TextKey::CodexTomlNoPlace.with("server", name(server)).with("list", list(keys)));
+            lines.push(TextKey::CodexTomlNoPlace.with("server", shown_name(server)).with("list", list(keys)));
         }
         if let Some(profile) = &self.unknown_profile {
-            lines.push(TextKey::CodexTomlProfile.with("profile", name(profile)));
+            lines.push(TextKey::CodexTomlProfile.with("profile", shown_name(profile)));
         }
         for (server, variables) in &self.variables {
-            let line = TextKey::CodexTomlVariables.with("server", name(server));
+            let line = TextKey::CodexTomlVariables.with("server", shown_name(server));
             lines.push(line.with("list", list(variables)));
         }
         if !self.skipped_plugins.is_empty() {
@@ -147,7 +147,7 @@ fn error_line(error: &MigrationError) -> LocalizedText {
         MigrationError::Block(BlockFault::Unpaired) => TextKey::WhyTomlUnpaired.into(),
         MigrationError::Block(BlockFault::Repeated) => TextKey::WhyTomlRepeated.into(),
         MigrationError::Block(BlockFault::Damaged) => TextKey::WhyTomlDamaged.into(),
-        MigrationError::Incomplete(server) => TextKey::WhyTomlIncomplete.with("server", name(server)),
+        MigrationError::Incomplete(server) => TextKey::WhyTomlIncomplete.with("server", shown_name(server)),
         MigrationError::Unsafe => TextKey::WhyTomlUnsafe.into(),
         MigrationError::File(FileProblem::TooLarge) => TextKey::WhyTomlLarge.into(),
         MigrationError::File(FileProblem::NotAFile) => TextKey::WhyTomlNoFile.into(),
@@ -162,9 +162,9 @@ fn error_line(error: &MigrationError) -> LocalizedText {
 
 fn skip_text(reason: &SkipReason) -> LocalizedText {
     match reason {
-        SkipReason::Renamed(key) => TextKey::WhySkippedRenamed.with("key", name(key)),
-        SkipReason::Composed(key) => TextKey::WhySkippedComposed.with("key", name(key)),
-        SkipReason::SecretLiteral(key) => TextKey::WhySkippedSecret.with("key", name(key)),
+        SkipReason::Renamed(key) => TextKey::WhySkippedRenamed.with("key", shown_name(key)),
+        SkipReason::Composed(key) => TextKey::WhySkippedComposed.with("key", shown_name(key)),
+        SkipReason::SecretLiteral(key) => TextKey::WhySkippedSecret.with("key", shown_name(key)),
         SkipReason::NoTools => TextKey::WhySkippedNoTools.into(),
         SkipReason::ReservedName => TextKey::WhySkippedReserved.into(),
         SkipReason::OddPath => TextKey::WhySkippedOddPath.into(),
@@ -172,12 +172,12 @@ fn skip_text(reason: &SkipReason) -> LocalizedText {
 }
 
 /// A name in a sentence. Names of the user's file and of plugins can be anything.
-fn name(name: &str) -> String {
+fn shown_name(name: &str) -> String {
     code_span(name, LONGEST_NAME)
 }
 
 fn listed(names: &[String]) -> String {
-    let mut shown: Vec<_> = names.iter().take(MOST_NAMES).map(|text| name(text)).collect();
+    let mut shown: Vec<_> = names.iter().take(MOST_NAMES).map(|text| shown_name(text)).collect();
     if names.len() > MOST_NAMES {
         shown.push(format!("+{}", names.len() - MOST_NAMES));
     }

@@ -29,14 +29,14 @@ pub(super) fn server_table(config: &McpServerConfig) -> Result<ServerTable, Skip
     let mut table = Table::new();
     let values = match &config.transport {
         McpTransport::Stdio { command, args, env, cwd } => {
-            table["command"] = text(command).into();
+            table["command"] = text_value(command).into();
             if !args.is_empty() {
-                table["args"] = array(args).into();
+                table["args"] = text_array(args).into();
             }
             let values = ServerValues::of_env(config, env)?;
             insert_pairs(&mut table, "env", &values.literal);
             if !values.variables.is_empty() {
-                table["env_vars"] = array(&values.variables).into();
+                table["env_vars"] = text_array(&values.variables).into();
             }
             if let Some(cwd) = cwd {
                 table["cwd"] = path_text(cwd)?.into();
@@ -44,10 +44,10 @@ pub(super) fn server_table(config: &McpServerConfig) -> Result<ServerTable, Skip
             values
         }
         McpTransport::Http { url, headers } => {
-            table["url"] = text(url.as_str()).into();
+            table["url"] = text_value(url.as_str()).into();
             let values = ServerValues::of_headers(config, headers)?;
             if let Some(variable) = &values.bearer {
-                table["bearer_token_env_var"] = text(variable).into();
+                table["bearer_token_env_var"] = text_value(variable).into();
             }
             insert_pairs(&mut table, "http_headers", &values.literal);
             insert_pairs(&mut table, "env_http_headers", &values.named);
@@ -67,7 +67,7 @@ pub(super) fn server_table(config: &McpServerConfig) -> Result<ServerTable, Skip
 pub(super) fn tools_server_table(ours: &ToolsServer) -> Result<Table, SkipReason> {
     let mut table = Table::new();
     table["command"] = path_text(&ours.program)?.into();
-    table["args"] = array(["mcp"]).into();
+    table["args"] = text_array(["mcp"]).into();
     let mut env = InlineTable::new();
     env.insert("TALARIA_HOME", path_text(&ours.home)?);
     if let Some(config) = &ours.config {
@@ -176,7 +176,7 @@ fn shown_variable(name: &str) -> String {
     if name.bytes().all(plain) { format!("env.{name}") } else { "env".to_owned() }
 }
 
-/// The key of a header for people, with the same care.
+/// The key of a header for people. A name that might be a secret in the wrong place is left out.
 fn shown_header(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphabetic() || byte == b'-';
     if name.bytes().all(plain) { format!("headers.{name}") } else { "headers".to_owned() }
@@ -196,20 +196,20 @@ fn insert_tool_rules(table: &mut Table, config: &McpServerConfig) -> Result<(), 
     if include.as_ref().is_some_and(BTreeSet::is_empty) {
         return Err(SkipReason::NoTools);
     }
-    table["default_tools_approval_mode"] = text("prompt").into();
+    table["default_tools_approval_mode"] = text_value("prompt").into();
     let is_offered = |tool: &str| {
         !disabled.contains(tool) && include.as_ref().is_none_or(|include| include.contains(tool))
     };
     let mut rules = InlineTable::new();
     for tool in with(ToolPermission::Allow).filter(|tool| is_offered(tool)) {
-        let rule = InlineTable::from_iter([("approval_mode", text("approve"))]);
+        let rule = InlineTable::from_iter([("approval_mode", text_value("approve"))]);
         rules.insert(tool, Value::InlineTable(rule));
     }
     if let Some(include) = &include {
-        table["enabled_tools"] = array(include).into();
+        table["enabled_tools"] = text_array(include).into();
     }
     if !disabled.is_empty() {
-        table["disabled_tools"] = array(&disabled).into();
+        table["disabled_tools"] = text_array(&disabled).into();
     }
     if !rules.is_empty() {
         table["tools"] = Value::InlineTable(rules).into();
@@ -219,21 +219,21 @@ fn insert_tool_rules(table: &mut Table, config: &McpServerConfig) -> Result<(), 
 
 fn insert_pairs(table: &mut Table, key: &str, pairs: &BTreeMap<String, String>) {
     if !pairs.is_empty() {
-        let pairs = pairs.iter().map(|(name, value)| (name.as_str(), text(value)));
+        let pairs = pairs.iter().map(|(name, value)| (name.as_str(), text_value(value)));
         table[key] = Value::InlineTable(InlineTable::from_iter(pairs)).into();
     }
 }
 
-fn array(values: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
-    Value::Array(values.into_iter().map(|value| text(value.as_ref())).collect::<Array>())
+fn text_array(values: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
+    Value::Array(values.into_iter().map(|value| text_value(value.as_ref())).collect::<Array>())
 }
 
 fn path_text(path: &Path) -> Result<Value, SkipReason> {
-    path.to_str().map(text).ok_or(SkipReason::OddPath)
+    path.to_str().map(text_value).ok_or(SkipReason::OddPath)
 }
 
 /// A text on one line. Control characters are escaped: toml_edit alone writes a text with line breaks on several lines.
-pub(super) fn text(value: &str) -> Value {
+pub(super) fn text_value(value: &str) -> Value {
     if !value.contains(char::is_control) {
         return Value::from(value);
     }

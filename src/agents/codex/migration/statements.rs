@@ -21,12 +21,12 @@ pub(super) enum StatementKind {
 
 /// A statement: whole lines, the last line break included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Statement {
+pub(super) struct TomlStatement {
     pub kind: StatementKind,
     pub range: Range<usize>,
 }
 
-impl Statement {
+impl TomlStatement {
     /// Whether the statement says nothing to a program.
     pub(super) fn is_trivia(&self) -> bool {
         match self.kind {
@@ -40,7 +40,7 @@ impl Statement {
 pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// All statements, in order and without gaps, from behind a byte order mark to the end.
-pub(super) fn statements(text: &str) -> Vec<Statement> {
+pub(super) fn statements(text: &str) -> Vec<TomlStatement> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
@@ -54,7 +54,7 @@ pub(super) fn statements(text: &str) -> Vec<Statement> {
             Some(_) => StatementKind::KeyValue,
         };
         let end = statement_end(bytes, start + blank);
-        found.push(Statement { kind, range: start..end });
+        found.push(TomlStatement { kind, range: start..end });
         start = end;
     }
     found

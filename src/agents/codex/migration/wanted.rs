@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::plugins::PluginListing;
-use crate::config::McpServerConfig;
+use crate::config::{CodexConfig, McpServerConfig, ProfileSetting};
 
 /// Name of our own tools server in config.toml.
 pub const TOOLS_SERVER: &str = "talaria";
@@ -14,7 +14,10 @@ pub const TOOLS_SERVER: &str = "talaria";
 pub const DEFAULT_PROFILE: &str = ":workspace";
 
 /// Profiles that every codex has. A name that it does not know keeps it from starting.
-pub(super) const BUILT_IN_PROFILES: [&str; 3] = [":read-only", DEFAULT_PROFILE, ":danger-full-access"];
+pub(super) const BUILT_IN_PROFILES: [&str; 3] = [":read-only", DEFAULT_PROFILE, FULL_ACCESS];
+
+/// The profile without a sandbox.
+const FULL_ACCESS: &str = ":danger-full-access";
 
 /// The entries that config.toml should have. The caller leaves out what the configuration opts out of.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,34 @@ pub struct WantedEntries {
     pub plugins: PluginChoice,
     /// The permission profile; `None` for `profile: none`.
     pub profile: Option<String>,
+}
+
+impl WantedEntries {
+    /// The entries for an agent: these servers, and all else that its entry does not opt out of. `plugins` is `None` if
+    /// codex did not tell them in time; it need not be asked if the entry wants none.
+    pub fn of_agent(
+        entry: &CodexConfig,
+        servers: BTreeMap<String, McpServerConfig>,
+        tools_server: ToolsServer,
+        plugins: Option<PluginListing>,
+    ) -> Self {
+        Self {
+            servers,
+            tools_server: entry.tools_server.then_some(tools_server),
+            plugins: match plugins {
+                _ if !entry.plugins => PluginChoice::Off,
+                Some(listing) => PluginChoice::Listed(listing),
+                None => PluginChoice::Unknown,
+            },
+            profile: match &entry.profile {
+                ProfileSetting::Default => Some(DEFAULT_PROFILE.to_owned()),
+                ProfileSetting::None => None,
+                // Threads of ours have it anyway. The codex that the user runs in a terminal must not get it by us.
+                ProfileSetting::Named(name) if name == FULL_ACCESS => None,
+                ProfileSetting::Named(name) => Some(name.clone()),
+            },
+        }
+    }
 }
 
 /// The way in which codex starts our own tools server: `talaria mcp`.

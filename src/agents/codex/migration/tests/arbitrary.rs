@@ -1,4 +1,4 @@
-//! Property tests: whatever the user has in the file survives.
+//! Property tests: every file of a user survives.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use toml_edit::{Document, Item, Table};
 
 use super::super::managed_block::{BEGIN, END, split_file};
-use super::super::plain_value::{plain_table, united};
+use super::super::plain_value::{plain_table, unite};
 use super::super::statements::{StatementKind, statements};
 use super::*;
 
@@ -73,7 +73,7 @@ fn piece() -> impl Strategy<Value = String> {
         3 => (key(), prop::sample::select(HEADERS), break_())
             .prop_map(|(key, (open, close), end)| format!("{open}{key}{close}{end}")),
         1 => (prop::sample::select(&["a", "x"][..]), any::<String>(), break_())
-            .prop_map(|(key, text, end)| format!("{key} = {}{end}", super::super::server_table::text(&text))),
+            .prop_map(|(key, text, end)| format!("{key} = {}{end}", super::super::server_table::text_value(&text))),
         2 => ("[^\\x00-\\x1f\\x7f]{0,20}", break_()).prop_map(|(text, end)| format!("#{text}{end}")),
         1 => prop::sample::select(&["\n", "\r\n", "  \t\n", "# >> talaria\n", "  # c\n"][..]).prop_map(str::to_owned),
     ]
@@ -166,7 +166,7 @@ proptest! {
             let is_reserved = name == TOOLS_SERVER && wanted.tools_server.is_some();
             let ways = [
                 report.migrated.contains(&entry) && !is_reserved,
-                report.clashes.contains(&entry.to_string()) && !is_reserved || is_closed && !is_reserved,
+                (is_closed || report.clashes.contains(&entry.to_string())) && !is_reserved,
                 report.skipped_servers.contains_key(name),
             ];
             prop_assert_eq!(ways.iter().filter(|is_so| **is_so).count(), 1, "{} {:?}", name, report);
@@ -198,7 +198,7 @@ proptest! {
         prop_assert_eq!(&plan.report.errors, &[], "{}", edited);
         let left = Document::parse(String::from_utf8(plan.bytes).unwrap()).unwrap();
         let theirs = Document::parse(old.as_str()).unwrap();
-        let expected = united(&plain_table(theirs.as_table()), &plain_table(inserted.as_table()));
+        let expected = unite(&plain_table(theirs.as_table()), &plain_table(inserted.as_table()));
         prop_assert_eq!(Some(plain_table(left.as_table())), expected, "{}", edited);
     }
 

@@ -1,6 +1,7 @@
 //! Keys of the user's that win over ours, in every spelling of TOML.
 
 use super::*;
+use crate::config::{CodexConfig, ProfileSetting};
 
 fn clashes(old: &str) -> Vec<String> {
     let plan = MigrationPlan::make(old.as_bytes(), &wanting_all());
@@ -117,6 +118,27 @@ fn everything_can_be_left_out() {
     let plan = MigrationPlan::make(b"", &wanted);
     assert_eq!((plan.bytes.len(), plan.report.outcome), (0, MigrationOutcome::Unchanged));
     assert_eq!(sentences(&plan.report), "There is nothing for codex' config.toml.");
+}
+
+#[test]
+fn the_entry_of_an_agent_opts_out() {
+    let mut entry = CodexConfig::new(PathBuf::from("/work"));
+    let of = |entry: &CodexConfig, plugins: Option<PluginListing>| {
+        WantedEntries::of_agent(entry, BTreeMap::new(), tools_server(), plugins)
+    };
+    let wanted = of(&entry, Some(PluginListing::default()));
+    assert_eq!((wanted.profile.as_deref(), wanted.tools_server), (Some(":workspace"), Some(tools_server())));
+    assert_eq!(wanted.plugins, PluginChoice::Listed(PluginListing::default()));
+    assert_eq!(of(&entry, None).plugins, PluginChoice::Unknown);
+    (entry.plugins, entry.tools_server, entry.profile) = (false, false, ProfileSetting::None);
+    let wanted = of(&entry, Some(PluginListing::default()));
+    assert_eq!((wanted.profile, wanted.tools_server, wanted.plugins), (None, None, PluginChoice::Off));
+    for (profile, written) in
+        [(":read-only", Some(":read-only")), ("mine", Some("mine")), (":danger-full-access", None)]
+    {
+        entry.profile = ProfileSetting::Named(profile.to_owned());
+        assert_eq!(of(&entry, None).profile.as_deref(), written);
+    }
 }
 
 #[test]

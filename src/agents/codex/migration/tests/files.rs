@@ -51,22 +51,22 @@ impl CodexFolder {
         names
     }
 
-    fn migrate(&self) -> Migration {
+    fn migrate(&self) -> FinishedMigration {
         self.migrate_with(&mut NoHooks)
     }
 
-    fn migrate_with(&self, hooks: &mut dyn MigrationHooks) -> Migration {
+    fn migrate_with(&self, hooks: &mut dyn MigrationHooks) -> FinishedMigration {
         migrate_now(&self.path(), &wanting_all(), MigrationMode::Write, hooks)
     }
 }
 
 /// Does something at each moment of a migration.
-struct Meddler<R: FnMut(), B: FnMut()> {
+struct FileMeddler<R: FnMut(), B: FnMut()> {
     read: R,
     rename: B,
 }
 
-impl<R: FnMut(), B: FnMut()> MigrationHooks for Meddler<R, B> {
+impl<R: FnMut(), B: FnMut()> MigrationHooks for FileMeddler<R, B> {
     fn after_read(&mut self) {
         (self.read)();
     }
@@ -141,7 +141,7 @@ fn a_change_that_comes_between_is_kept() {
             fs::write(&file, "model = \"y\"\n[mcp_servers.time]\ncommand = \"mine\"\n").unwrap();
         }
     };
-    let report = folder.migrate_with(&mut Meddler { read, rename: || () }).report;
+    let report = folder.migrate_with(&mut FileMeddler { read, rename: || () }).report;
     assert_eq!(
         (report.outcome, report.clashes),
         (MigrationOutcome::Written, vec!["mcp_servers.time".to_owned()])
@@ -159,7 +159,7 @@ fn a_file_that_comes_between_is_kept() {
             fs::write(&file, "model = \"y\"\n").unwrap();
         }
     };
-    folder.migrate_with(&mut Meddler { read, rename: || () });
+    folder.migrate_with(&mut FileMeddler { read, rename: || () });
     assert!(folder.text().starts_with("model = \"y\"\n# >>> talaria >>>"), "{}", folder.text());
 }
 
@@ -171,7 +171,7 @@ fn a_file_that_never_rests_is_given_up() {
         count += 1;
         fs::write(&file, format!("n = {count}\n")).unwrap();
     };
-    let report = folder.migrate_with(&mut Meddler { read, rename: || () }).report;
+    let report = folder.migrate_with(&mut FileMeddler { read, rename: || () }).report;
     assert_eq!(report.errors, [MigrationError::File(FileProblem::Busy)]);
     assert_eq!((folder.text(), folder.names()), (format!("n = {TRIES}\n"), vec!["config.toml".to_owned()]));
 }
@@ -184,7 +184,7 @@ fn no_temporary_file_is_left_when_the_rename_fails() {
         fs::remove_file(&file).unwrap();
         fs::create_dir_all(file.join("inside")).unwrap();
     };
-    let report = folder.migrate_with(&mut Meddler { read: || (), rename }).report;
+    let report = folder.migrate_with(&mut FileMeddler { read: || (), rename }).report;
     assert!(matches!(&*report.errors, [MigrationError::File(FileProblem::Io(_))]), "{report:?}");
     assert_eq!(folder.names(), ["config.toml"]);
     assert!(sentences(&report).contains("the log says why"), "{}", sentences(&report));

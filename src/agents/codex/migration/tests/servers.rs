@@ -2,7 +2,7 @@
 
 use toml_edit::Value;
 
-use super::super::server_table::{server_table, text};
+use super::super::server_table::{server_table, text_value};
 use super::*;
 use crate::config::ToolPermission;
 
@@ -152,7 +152,7 @@ fn control_characters_are_escaped_and_come_back() {
         "# no comment",
         "[x]",
     ] {
-        let written = text(value).to_string();
+        let written = text_value(value).to_string();
         assert!(!written.contains(char::is_control), "{written:?}");
         assert_eq!(written.parse::<Value>().unwrap().as_str(), Some(value), "{written}");
         // Older versions of TOML know only these.
