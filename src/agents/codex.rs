@@ -13,6 +13,7 @@ mod link;
 mod loaded_thread;
 mod mirror;
 mod open_requests;
+pub mod migration;
 pub mod patch_summary;
 pub mod projector;
 mod request;

@@ -13,6 +13,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/codex/migration", "the user who reads codex' config.toml"),
     ("src/agents/codex/projector.rs", "a model, about the work of codex"),
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
