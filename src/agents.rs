@@ -10,6 +10,7 @@ pub mod fallback;
 pub mod guide;
 pub mod mcp;
 pub mod model;
+pub mod outside_tools;
 pub mod process;
 pub mod proxy;
 mod services;

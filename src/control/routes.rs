@@ -66,6 +66,8 @@ pub fn router(control: Arc<ControlState>) -> Router {
         .method_not_allowed_fallback(unknown)
         .layer(from_fn(in_time))
         .layer(DefaultBodyLimit::max(QUESTION))
+        // Behind the layers: tools have limits of their own.
+        .merge(super::tools::routes())
         .with_state(control)
 }
 

@@ -16,6 +16,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
     ("src/agents/mcp", "the model and the operator, about servers of tools"),
+    ("src/agents/outside_tools.rs", "a model outside, about its tools"),
     ("src/agents/process", "the operator, and the model whose command did not start"),
     ("src/agents/tools", "the model, about its tools"),
     ("src/cli", "the operator at the shell"),
