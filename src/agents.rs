@@ -5,9 +5,11 @@
 
 pub mod breaker;
 mod build;
+pub mod codex;
 pub mod confined_dir;
 pub mod fallback;
 pub mod guide;
+pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
 pub mod outside_tools;

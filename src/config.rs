@@ -34,7 +34,10 @@ use std::time::Duration;
 
 use talaria_platform::AccountId;
 
-pub use agents::{AgentSettings, AgentsConfig, ModelConfig, ProxyConfig, UpstreamTimeouts};
+pub use agents::{
+    AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
+    ProfileSetting, ProxyConfig, SandboxMode, UpstreamTimeouts,
+};
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;
 pub use retention::Retention;
@@ -194,7 +197,8 @@ impl Config {
 
     /// Secrets that the log masks, except those of platforms.
     pub fn secrets(&self) -> Vec<Secret> {
-        let keys = self.agents.secrets().chain(self.server.as_ref().and_then(|server| server.key.as_ref()));
-        keys.cloned().chain(self.mcp_servers.values().flat_map(McpServerConfig::secrets)).collect()
+        let server = self.server.as_ref().and_then(|server| server.key.clone());
+        let keys = self.agents.secrets().chain(server);
+        keys.chain(self.mcp_servers.values().flat_map(McpServerConfig::secrets)).collect()
     }
 }

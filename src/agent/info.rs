@@ -34,7 +34,7 @@ impl AgentInfo {
     /// Whether its words are kept for the turns that follow. Those of the guide would be history of another agent.
     pub fn is_remembered(&self) -> bool {
         match self.kind {
-            AgentKind::Proxy | AgentKind::Model => true,
+            AgentKind::Proxy | AgentKind::Model | AgentKind::Codex => true,
             AgentKind::Guide => false,
         }
     }
@@ -66,6 +66,8 @@ pub enum AgentKind {
     Proxy,
     /// A model server, talked to directly.
     Model,
+    /// A `codex app-server` of this machine.
+    Codex,
     /// The built-in guide, while nothing is configured.
     Guide,
 }

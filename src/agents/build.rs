@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::codex::CodexAgent;
 use super::fallback::FallbackAgent;
 use super::guide::GuideAgent;
 use super::model::{AgentTools, ModelAgent};
@@ -85,6 +86,7 @@ fn build_one(
                 .map_err(|error| AgentBuildError::Workspace { agent: name.clone(), error })?;
             Arc::new(ModelAgent::new(config.clone(), tools)?)
         }
+        AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone())),
     })
 }
 

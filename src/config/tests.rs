@@ -1,6 +1,7 @@
 //! Scenes: a file, an environment, and what becomes of them.
 
 mod agents;
+mod codex;
 mod errors;
 mod example;
 mod fallback;

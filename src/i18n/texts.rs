@@ -51,6 +51,7 @@ impl TextKey {
             Self::AskOption => &["number", "label"],
             Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],
             Self::AskActionIn => &["action", "folder"],
+            Self::AskReason => &["action"],
             Self::AskWhich => &["list"],
             Self::AskWhichItem | Self::PairingCode => &["code"],
             _ => &[],
@@ -229,6 +230,7 @@ texts! {
     AskText "ask_text" Part ["title", "action", "code"]
     AskOption "ask_option" Part ["number", "label"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskReason "ask_reason" Part ["action", "reason"]
     AskUnshowable "ask_unshowable" Notice ["title"]
     AskTooMany "ask_too_many" Notice []
     AskApprovedOnce "ask_approved_once" Part ["title"]
@@ -310,6 +312,8 @@ texts! {
     // Agents.
     AgentRemote "agent_remote" Part []
     AgentModel "agent_model" Part ["model"]
+    AgentCodex "agent_codex" Part []
+    AgentCodexModel "agent_codex_model" Part ["model"]
     AgentGuide "agent_guide" Part []
     GuideArrived "guide_arrived" Part []
     GuideOllama "guide_ollama" Part ["address", "model"]
@@ -366,6 +370,7 @@ texts! {
     BrokeUnrecorded "broke_unrecorded" Part []
     BrokeTooManyCalls "broke_too_many_calls" Part []
     BrokeTaskLimit "broke_task_limit" Part []
+    CodexNoStart "codex_no_start" Part []
     BrokeNoRoom "broke_no_room" Part []
     BrokeLongLine "broke_long_line" Part []
 

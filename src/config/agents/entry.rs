@@ -88,6 +88,8 @@ impl ConfigResolver<'_> {
                 let source = "`OPENAI_BASE_URL` or the section `agent`";
                 (read, source, "`access`, `instructions`, `tools`, `workspace` and `models`")
             }
+            // No shorthand makes one.
+            AgentSettings::Codex(codex) => return Some(AgentSettings::Codex(codex)),
         };
         let error = match added {
             Ok(settings) => return Some(settings),
