@@ -1,5 +1,9 @@
 //! The agent of kind `codex`: turns by a `codex app-server` that runs on this machine.
 
+pub mod account;
+pub mod dynamic_tools;
+pub mod turn_context;
+
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
@@ -32,6 +36,7 @@ impl Agent for CodexAgent {
             rewind: RewindSupport::Impossible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

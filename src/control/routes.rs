@@ -160,6 +160,7 @@ async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<Gatew
         default: checked.name == default,
         agent: rules.words.say(&checked.about.answering()),
         trouble: checked.health.trouble(),
+        lines: checked.lines.iter().map(|line| rules.words.say(line)).collect(),
         name: checked.name.to_string(),
     });
     let agents = agents.collect();

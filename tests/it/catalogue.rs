@@ -13,6 +13,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/codex/dynamic_tools.rs", "the model, about its tools"),
+    ("src/agents/codex/turn_context.rs", "the model, about where it is"),
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
     ("src/agents/mcp", "the model and the operator, about servers of tools"),
