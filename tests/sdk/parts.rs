@@ -121,9 +121,9 @@ pub fn mcp_script(server: &str) -> PathBuf {
 
 /// The folder of the npm package that MCP clients are made with. The servers need it too.
 pub fn mcp_sdk() -> PathBuf {
-    let folder = cache().join("mcp-js/node_modules/@modelcontextprotocol/sdk");
+    let folder = cache().join("mcp-js");
     needs(&folder);
-    folder
+    folder.join("node_modules/@modelcontextprotocol/sdk")
 }
 
 fn cache() -> PathBuf {
