@@ -1,7 +1,12 @@
 //! The agent of kind `codex`: turns by a `codex app-server` that runs on this machine.
 
 pub mod account;
+pub mod approvals;
 pub mod dynamic_tools;
+pub mod item_steps;
+pub mod patch_summary;
+pub mod projector;
+mod sorted_json;
 pub mod turn_context;
 
 use talaria_platform::{BoxFuture, CancellationToken};

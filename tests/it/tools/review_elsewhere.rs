@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTable, AgentTurn, LearningTools, MessageRole,
-    PreparedTurn, ReviewRequest, ReviewResult, RewindSupport, SessionMessage, SharedAgent, ToolActivity,
-    TurnEnd,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTable, AgentTurn, LearningTools, PreparedTurn,
+    ReviewRequest, ReviewResult, RewindSupport, SharedAgent, TurnEnd,
 };
 use talaria::agents::AgentServices;
+use talaria::agents::codex::projector::Projector;
 use talaria::agents::model::{AgentTools, ModelAgent};
 use talaria::config::{BuiltinTool, ModelConfig, ReviewConfig};
 use talaria::ids::AgentName;
@@ -52,27 +52,21 @@ fn at(memory: u32, skills: u32, agent: Option<AgentName>) -> ReviewConfig {
 
 /// Asks something; codex runs so many commands, one after the other, and answers with the words in capital letters.
 async fn asks(gateway: &TestGateway, codex: &Scripted, words: &str, commands: usize) {
-    let mut records = Vec::new();
+    let mut projector = Projector::new("01a1e179-8c72-7910-b80b-e4387e1f262d");
+    let mut records =
+        projector.completed(&json!({ "type": "reasoning", "id": "rs_1", "summary": ["I look."] }));
     for number in 0..commands {
-        let id = format!("{words}-{number}");
-        let call = json!({
-            "id": id, "type": "function", "function": { "name": "exec_command", "arguments": "{}" },
-        });
-        let calls = ToolActivity::Calls { tool_calls: vec![call] };
-        let result = ToolActivity::Result { tool_call_id: id, tool_name: "exec_command".to_owned() };
-        records
-            .push(SessionMessage { tools: Some(calls), ..SessionMessage::new(MessageRole::Assistant, "") });
-        records.push(SessionMessage {
-            tools: Some(result),
-            ..SessionMessage::new(MessageRole::Tool, "the words of a command")
-        });
+        records.extend(projector.completed(&json!({
+            "type": "commandExecution", "id": format!("call_{words}_{number}"), "command": "ls", "cwd": "/w",
+            "status": "completed", "aggregatedOutput": "the words of a command", "exitCode": 0,
+        })));
     }
+    // A plan is on record, and no tool.
+    records.extend(projector.completed(&json!({ "type": "plan", "id": "plan_1", "text": "1. look" })));
+    assert_eq!(projector.tool_iterations() as usize, commands);
     let answer = words.to_uppercase();
-    codex
-        .script()
-        .records(records)
-        .says([answer.as_str()])
-        .records([SessionMessage::new(MessageRole::Assistant, answer.as_str())]);
+    let last = projector.completed(&json!({ "type": "agentMessage", "id": "msg_1", "text": answer }));
+    codex.script().records(records).says([answer.as_str()]).records(last);
     gateway.room().says("@ann", words).await;
     shown(gateway, &answer).await;
 }
