@@ -4,8 +4,10 @@
 //! ([`threads`]), whose id is stored with the session and resumed after a restart. A turn ([`turn_run`]) is started in the
 //! thread and followed ([`turn_loop`]) until codex ends it. A turn that may have run is never run again by itself.
 
+pub mod account;
 mod app_server;
 pub mod approvals;
+pub mod dynamic_tools;
 mod environment;
 mod failure;
 pub mod item_steps;
@@ -22,6 +24,7 @@ mod sorted_json;
 mod start;
 mod thread_report;
 mod threads;
+pub mod turn_context;
 mod turn_files;
 mod turn_guard;
 mod turn_loop;
@@ -86,6 +89,7 @@ impl Agent for CodexAgent {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }

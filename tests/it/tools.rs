@@ -9,6 +9,7 @@ mod mcp;
 mod notes;
 mod plain;
 mod review;
+mod review_elsewhere;
 mod secrets;
 mod skills;
 mod steps;
