@@ -1,5 +1,8 @@
 //! The agent of kind `codex`: turns by a `codex app-server` that runs on this machine.
 
+pub mod binary;
+pub mod enable;
+
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
@@ -33,6 +36,7 @@ impl Agent for CodexAgent {
             resume: false,
             learns: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

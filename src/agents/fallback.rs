@@ -322,6 +322,7 @@ mod tests {
                 resume: false,
                 learns: LearningTools::default(),
                 fallback: None,
+                runtime: None,
                 models: Vec::new(),
             }
         }

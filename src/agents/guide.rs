@@ -50,6 +50,7 @@ impl Agent for GuideAgent {
             resume: false,
             learns: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

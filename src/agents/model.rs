@@ -71,6 +71,7 @@ impl Agent for ModelAgent {
             resume: false,
             learns: self.tools.learning(),
             fallback: None,
+            runtime: None,
             models: self.config.models.clone(),
         }
     }

@@ -18,6 +18,7 @@ use super::routes::{HandlerResult, RawRequest, read};
 use super::{ControlState, RunningGateway};
 use crate::access::{AccessAction, Actor, PlaceKind};
 use crate::agent::AgentTable;
+use crate::agents::runtime_switch::SwitchTable;
 use crate::agents::{self, AgentServices};
 use crate::config::{AgentsConfig, Config, Secret, env};
 use crate::hub::pairing::{self, PairingApproval};
@@ -288,6 +289,9 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     live.replace(Rules::clone(&next));
     if let Some(AgentServices { mcp, .. }) = running.services.as_deref() {
         mcp.replace(&config.mcp_servers);
+    }
+    if let Some(runtimes) = &control.runtimes {
+        runtimes.replace(SwitchTable::from(&config));
     }
     if let Some(table) = table {
         running.turns.replace_agents(table, &changed);

@@ -72,10 +72,11 @@ impl Turns {
             true => &rules.words,
             false => &rules.words.without_retry_offers(),
         };
-        let own = self.agent_of(turn).name;
-        let asked = self.agent_taking(turn, conditions.asked.as_ref().unwrap_or(&own));
-        let remembered = asked.as_ref().is_none_or(AgentInfo::is_remembered);
-        let model = asked.is_some_and(|asked| asked.is_model());
+        let own = self.agent_of(turn);
+        let about = own.agent.about();
+        let asked = about.taking(&own.name, conditions.asked.as_ref().unwrap_or(&own.name));
+        let remembered = asked.is_none_or(AgentInfo::is_remembered);
+        let model = asked.is_some_and(AgentInfo::is_model);
         let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),

@@ -133,6 +133,7 @@ impl Agent for Talker {
             resume: false,
             learns: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/codex/binary.rs", "the operator at the shell, about codex"),
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
     ("src/agents/mcp", "the model and the operator, about servers of tools"),

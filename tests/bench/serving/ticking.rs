@@ -113,6 +113,7 @@ impl Agent for Ticker {
             resume: false,
             learns: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

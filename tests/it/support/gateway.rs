@@ -10,6 +10,7 @@ use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
 use talaria::agents::fallback::FallbackAgent;
+use talaria::agents::runtime_switch::SwitchTable;
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -82,6 +83,8 @@ pub struct Setup {
     pub budget: BudgetConfig,
     /// Models of the agent that people may choose, the usual one first.
     pub models: &'static [&'static str],
+    /// Agents whose runtime can be switched, as the configuration has them.
+    pub switches: SwitchTable,
 }
 
 impl Default for Setup {
@@ -114,6 +117,7 @@ impl Default for Setup {
             review: talaria::config::ReviewConfig::default(),
             budget: BudgetConfig::default(),
             models: &[],
+            switches: SwitchTable::default(),
         }
     }
 }
@@ -288,6 +292,7 @@ impl TestGateway {
             home: home.clone(),
             store: running.store.clone(),
             rules: control::ControlRules::Live(self.live.clone()),
+            runtimes: Some(running.gateway.runtimes().clone()),
             running: Some(running.gateway.running(config, sources)),
         })))
     }
@@ -429,6 +434,7 @@ impl TestGateway {
         };
         self.agents = AgentRegistry::new(table);
         let parts = GatewayParts {
+            switches: self.setup.switches.clone(),
             store: store.clone(),
             agents: self.agents.clone(),
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
@@ -471,5 +477,5 @@ fn rules(account: AccountRules, setup: &Setup) -> Rules {
 /// Rules by which everybody may talk to both agents.
 pub fn open_agents() -> AgentRules {
     let by_name = [AgentName::proxy(), AgentName::local()].map(|name| (name, AgentPolicy::default()));
-    AgentRules { by_name: by_name.into() }
+    AgentRules { by_name: by_name.into(), ..AgentRules::default() }
 }

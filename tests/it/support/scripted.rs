@@ -135,6 +135,7 @@ impl Scripted {
             resume: resumable,
             learns: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
