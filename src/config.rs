@@ -46,7 +46,7 @@ pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
 pub use talaria_platform::config::{ConfigError, Secret};
 pub use tool_settings::{
     BudgetConfig, BuiltinTool, McpSelection, McpServerConfig, McpTransport, ReviewConfig, TerminalConfig,
-    ToolPermission,
+    ToolPermission, ValueOrigin,
 };
 pub use workspace::{WorkspaceConflict, make_workspace, workspace_conflict};
 // Kinds of platforms read their entries with these parts, too.

@@ -4,6 +4,7 @@ pub mod approvals;
 pub mod binary;
 pub mod enable;
 pub mod item_steps;
+pub mod migration;
 pub mod patch_summary;
 pub mod projector;
 mod sorted_json;

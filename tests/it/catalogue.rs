@@ -15,6 +15,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
     ("src/agents/codex/binary.rs", "the operator at the shell, about codex"),
     ("src/agents/codex/projector.rs", "a model, about the work of codex"),
+    ("src/agents/codex/migration", "the user who reads codex' config.toml"),
     ("src/agents/confined_dir.rs", "the model, about a file"),
     ("src/agents/skills.rs", "the model, about skills"),
     ("src/agents/jsonrpc", "the log, about a process"),
