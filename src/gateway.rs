@@ -144,7 +144,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         },
         live: live.clone(),
         skills: Some(services.skills.clone()),
-        switches: SwitchTable::from(config),
+        switches: SwitchTable::new(config, Some(services.host.clone())),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))

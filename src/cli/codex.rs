@@ -6,11 +6,11 @@ use clap::Subcommand;
 
 use super::operator::OutputFormat;
 use super::table::table;
-use crate::agents::codex::enable::EnableReport;
 use crate::control::CommandError;
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::codex::{
-    CodexProblem, CodexProgram, CodexStatus, CodexStatusRequest, RuntimeView, SwitchRequest, SwitchedRuntime,
+    CodexProblem, CodexProgram, CodexStatus, CodexStatusRequest, ConfigurationView, RuntimeView,
+    SwitchRequest, SwitchedRuntime,
 };
 use crate::rules::AgentRuntime;
 
@@ -157,17 +157,14 @@ fn show_switched(switched: &SwitchedRuntime) -> String {
 }
 
 /// The report about codex' configuration.
-fn describe(report: &EnableReport, text: &mut String) {
-    let EnableReport { file, migrated, skipped, problems, block } = report;
-    if !file.is_empty() {
+fn describe(report: &ConfigurationView, text: &mut String) {
+    if let Some(file) = &report.file {
         let _ = writeln!(text, "configuration  {file}");
     }
-    for (head, lines) in [("written", migrated), ("skipped", skipped), ("warning", problems)] {
-        for line in lines {
-            let _ = writeln!(text, "{head}        {line}");
-        }
+    for line in &report.lines {
+        let _ = writeln!(text, "- {line}");
     }
-    if let Some(block) = block {
+    if let Some(block) = report.block.as_deref().filter(|block| !block.trim().is_empty()) {
         let _ = writeln!(text, "\n{}", block.trim_end());
     }
 }

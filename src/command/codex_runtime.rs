@@ -3,7 +3,6 @@
 use talaria_platform::BoxFuture;
 
 use super::after_commit::{CommandAnswer, CommandResult, CommandTask};
-use crate::agents::codex::enable::EnableReport;
 use crate::agents::runtime_switch::{RuntimeChange, RuntimeState};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::rules::AgentRuntime;
@@ -11,9 +10,6 @@ use crate::util::{code_span, one_line};
 
 /// Characters of a word that is repeated to the person.
 const WORD: usize = 64;
-
-/// Most names in one line of the answer; a room is no place for a long list.
-const NAMES: usize = 20;
 
 /// Shows the runtime of the agent of the place, or switches it to the one that the words behind the command name.
 pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
@@ -80,24 +76,10 @@ async fn switch(task: &CommandTask, to: AgentRuntime) -> Result<Vec<LocalizedTex
     }
     if let Some((codex, report)) = enabled {
         lines.push(TextKey::RuntimeVersion.with("version", codex.version.to_string()));
-        lines.extend(migration(&report));
+        lines.extend(report.migration.lines());
         lines.extend(on_codex(&state));
     }
     Ok(lines)
-}
-
-/// Lines about codex' configuration.
-fn migration(report: &EnableReport) -> Vec<LocalizedText> {
-    let line =
-        |text: TextKey, names: &[String]| (!names.is_empty()).then(|| text.with("list", listed(names)));
-    for problem in &report.problems {
-        tracing::warn!(problem, "codex' configuration was not brought up to date");
-    }
-    let failed = (!report.problems.is_empty()).then(|| TextKey::RuntimeMigrationFailed.into());
-    [line(TextKey::RuntimeMigrated, &report.migrated), line(TextKey::RuntimeSkipped, &report.skipped), failed]
-        .into_iter()
-        .flatten()
-        .collect()
 }
 
 /// Lines about what is different on codex.
@@ -108,11 +90,4 @@ fn on_codex(state: &RuntimeState) -> Vec<LocalizedText> {
     }
     lines.push(TextKey::RuntimeLogin.into());
     lines
-}
-
-/// Names in one line, each as code.
-fn listed(names: &[String]) -> String {
-    let shown: Vec<_> = names.iter().take(NAMES).map(|name| code_span(name, WORD)).collect();
-    let more = if names.len() > NAMES { ", …" } else { "" };
-    format!("{}{more}", shown.join(", "))
 }

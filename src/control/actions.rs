@@ -18,7 +18,6 @@ use super::routes::{HandlerResult, RawRequest, read};
 use super::{ControlState, RunningGateway};
 use crate::access::{AccessAction, Actor, PlaceKind};
 use crate::agent::AgentTable;
-use crate::agents::runtime_switch::SwitchTable;
 use crate::agents::{self, AgentServices};
 use crate::config::{AgentsConfig, Config, Secret, env};
 use crate::hub::pairing::{self, PairingApproval};
@@ -291,7 +290,7 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
         mcp.replace(&config.mcp_servers);
     }
     if let Some(runtimes) = &control.runtimes {
-        runtimes.replace(SwitchTable::from(&config));
+        runtimes.replace(&config);
     }
     if let Some(table) = table {
         running.turns.replace_agents(table, &changed);

@@ -19,6 +19,7 @@ use tower::ServiceExt as _;
 
 use super::command_error::{self, CommandError};
 use super::{ControlRules, ControlState, fits, path, router};
+use crate::agents::process::ProcessHost;
 use crate::agents::runtime_switch::{RuntimeControl, SwitchTable};
 use crate::config::{Config, ConfigSources, Retention, env};
 use crate::rules::LiveRules;
@@ -158,7 +159,8 @@ impl LocalBackend {
             Ok(config) => {
                 let live = LiveRules::new(config.rules.clone());
                 live.load_overrides(store.read(|tx| tx.runtime_overrides()).await?);
-                Some(RuntimeControl::new(store.clone(), live, SwitchTable::from(config)))
+                let host = Arc::new(ProcessHost::new(home));
+                Some(RuntimeControl::new(store.clone(), live, SwitchTable::new(config, Some(host))))
             }
             Err(_) => None,
         };

@@ -1,5 +1,6 @@
 //! Commands that show and change the runtimes of agents.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -13,6 +14,7 @@ use super::command_error::CommandError;
 use super::routes::{HandlerResult, RawRequest, read};
 use crate::agents::codex::binary::{CodexBinary, CodexBinaryError};
 use crate::agents::codex::enable::EnableReport;
+use crate::agents::codex::migration::{EntryName, MigrationOutcome, MigrationReport};
 use crate::agents::runtime_switch::{
     FixedRuntime, RuntimeChange, RuntimeControl, RuntimeRefusal, RuntimeState,
 };
@@ -104,7 +106,32 @@ pub struct SwitchedRuntime {
     /// The codex that runs its turns, if it was switched on.
     pub codex: Option<CodexProgram>,
     /// Report about codex' configuration, if it was switched on.
-    pub configuration: Option<EnableReport>,
+    pub configuration: Option<ConfigurationView>,
+}
+
+/// Report about codex' configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigurationView {
+    /// Path of the file; `None` if codex has no folder.
+    pub file: Option<String>,
+    /// `written`, `unchanged`, `planned` or `failed`.
+    pub outcome: String,
+    /// Entries of ours that the file has, or would have.
+    pub migrated: Vec<String>,
+    /// Keys of the user's that stand in the place of ours.
+    pub clashes: Vec<String>,
+    /// Servers that codex does not get.
+    pub skipped_servers: Vec<String>,
+    /// Keys of migrated servers that codex has no place for.
+    pub skipped_keys: BTreeMap<String, Vec<String>>,
+    /// Installed plugins that are not migrated.
+    pub skipped_plugins: Vec<String>,
+    /// Reasons to leave the file as it is.
+    pub errors: Vec<String>,
+    /// All of it in sentences, the errors first.
+    pub lines: Vec<String>,
+    /// Our part of the file, if only a report was wanted.
+    pub block: Option<String>,
 }
 
 /// Routes about runtimes.
@@ -174,7 +201,7 @@ async fn switch(
         running: control.running.is_some(),
         narrows_access: state.narrows_access,
         codex: codex.as_ref().map(CodexProgram::from),
-        configuration,
+        configuration: configuration.map(|report| ConfigurationView::of(report, dry_run)),
     }))
 }
 
@@ -308,6 +335,33 @@ fn audit(tx: &Tx<'_>, agent: &AgentName, runtime: AgentRuntime) -> store::Result
         allowed: true,
         rule: "operator",
     })
+}
+
+impl ConfigurationView {
+    fn of(report: EnableReport, dry_run: bool) -> Self {
+        let EnableReport { file, block, migration } = report;
+        // In the language of the log: these are for the operator.
+        let lines: Vec<_> = migration.lines().iter().map(ToString::to_string).collect();
+        let MigrationReport { outcome, migrated, clashes, skipped_servers, skipped_keys, .. } = migration;
+        Self {
+            file: file.map(|file| file.display().to_string()),
+            outcome: match outcome {
+                MigrationOutcome::Failed => "failed",
+                MigrationOutcome::Unchanged => "unchanged",
+                MigrationOutcome::Written => "written",
+                MigrationOutcome::Planned => "planned",
+            }
+            .to_owned(),
+            migrated: migrated.iter().map(EntryName::to_string).collect(),
+            clashes,
+            skipped_servers: skipped_servers.into_keys().collect(),
+            skipped_keys,
+            skipped_plugins: migration.skipped_plugins,
+            errors: lines.iter().take(migration.errors.len()).cloned().collect(),
+            lines,
+            block: dry_run.then_some(block),
+        }
+    }
 }
 
 impl From<&CodexBinary> for CodexProgram {

@@ -13,6 +13,8 @@ use tokio::sync::Mutex;
 use super::report::{FixedRuntime, RuntimeRefusal};
 use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, codex_environment, find_codex};
 use crate::agents::codex::enable::{EnableReport, EnableRequest, EnableSources, enable};
+use crate::agents::codex::migration::MigrationMode;
+use crate::agents::process::ProcessHost;
 use crate::config::{AgentSettings, CodexConfig, Config, SwitchConfig};
 use crate::ids::AgentName;
 use crate::rules::{AgentRuntime, LiveRules};
@@ -65,9 +67,10 @@ pub struct RuntimeChange {
 /// Decides in the transaction that stores a change whether it may be made.
 pub type ChangePermit = Box<dyn FnOnce(&Tx<'_>) -> store::Result<bool> + Send>;
 
-impl From<&Config> for SwitchTable {
-    fn from(config: &Config) -> Self {
-        Self { agents: config.agents.entries.clone(), sources: EnableSources::from(config) }
+impl SwitchTable {
+    /// The settings of a configuration. `host` starts codex where it is asked something.
+    pub fn new(config: &Config, host: Option<Arc<ProcessHost>>) -> Self {
+        Self { agents: config.agents.entries.clone(), sources: EnableSources::new(config, host) }
     }
 }
 
@@ -79,8 +82,9 @@ impl RuntimeControl {
     }
 
     /// Uses the settings of another configuration from now on.
-    pub fn replace(&self, table: SwitchTable) {
-        *self.table.write() = Arc::new(table);
+    pub fn replace(&self, config: &Config) {
+        let mut table = self.table.write();
+        *table = Arc::new(SwitchTable::new(config, table.sources.host.clone()));
     }
 
     /// The runtime of every agent, by name; or why it cannot be switched.
@@ -111,7 +115,8 @@ impl RuntimeControl {
         let codex = self.switch_of(agent)?.codex;
         let binary = found(&codex).await?;
         let sources = self.table().sources.clone();
-        let report = enable(EnableRequest { codex, binary: binary.clone(), sources, dry_run: true }).await;
+        let mode = MigrationMode::DryRun;
+        let report = enable(EnableRequest { codex, binary: binary.clone(), sources, mode }).await;
         Ok((binary, report))
     }
 
@@ -164,8 +169,9 @@ impl RuntimeControl {
             // Before the next turn: codex reads its configuration when it starts.
             Some(binary) => {
                 let sources = self.table().sources.clone();
-                let request = EnableRequest { codex, binary: binary.clone(), sources, dry_run: false };
-                Some((binary, enable(request).await))
+                let mode = MigrationMode::Write;
+                let report = enable(EnableRequest { codex, binary: binary.clone(), sources, mode }).await;
+                Some((binary, report))
             }
             None => None,
         };
