@@ -36,7 +36,7 @@ use talaria_platform::AccountId;
 
 pub use agents::{
     AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
-    ProfileSetting, ProxyConfig, SandboxMode, UpstreamTimeouts,
+    ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
 };
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;

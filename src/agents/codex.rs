@@ -7,7 +7,9 @@
 pub mod account;
 mod app_server;
 pub mod approvals;
+pub mod binary;
 pub mod dynamic_tools;
+pub mod enable;
 mod environment;
 mod failure;
 pub mod item_steps;
@@ -91,6 +93,7 @@ impl Agent for CodexAgent {
             learns: LearningTools::default(),
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("adapters/platform/src/conformance", "whoever writes an adapter and runs the suite"),
     ("adapters/platform/src/config", "the operator who writes the configuration"),
     ("adapters/platform/src/operator.rs", "the operator at the shell"),
+    ("src/agents/codex/binary.rs", "the operator at the shell, about codex"),
     ("src/agents/codex/dynamic_tools.rs", "the model, about its tools"),
     ("src/agents/codex/migration", "the user who reads codex' config.toml"),
     ("src/agents/codex/projector.rs", "a model, about the work of codex"),
