@@ -9,6 +9,7 @@ pub mod codex;
 pub mod confined_dir;
 pub mod fallback;
 pub mod guide;
+pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
 pub mod process;

@@ -256,7 +256,9 @@ impl TurnLog {
             TurnEvent::Asked(asked) => {
                 let options =
                     asked.ask.form.options.iter().map(|option| option.id.len() + option.label.len());
-                inner.size += asked.ask.detail.len() + asked.ask.title.len() + options.sum::<usize>();
+                let reason = asked.ask.reason.as_ref().map_or(0, String::len);
+                let title = asked.ask.title.to_string();
+                inner.size += asked.ask.detail.len() + title.len() + reason + options.sum::<usize>();
                 inner.questions += usize::from(!asked.refused);
                 inner.add(LogEntry::Asked(asked));
             }

@@ -185,12 +185,15 @@ pub struct SessionMessage {
     /// Tool calls of the message, or the call that it is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolActivity>,
+    /// The agent's reasoning before the message. It is kept for readers of the transcript; no agent is sent it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
 }
 
 impl SessionMessage {
-    /// A message without tools.
+    /// A message without tools and without reasoning.
     pub fn new(role: MessageRole, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), tools: None }
+        Self { role, content: content.into(), tools: None, reasoning: None }
     }
 }
 
@@ -222,4 +225,7 @@ pub enum MessageRole {
     Assistant,
     /// A tool's result. Only an agent that runs the tools itself is sent it again.
     Tool,
+    /// An event of the agent's work that is neither text nor a tool call, such as a plan. It is kept for readers of the
+    /// transcript, never shown as an answer, and sent to no agent again.
+    Note,
 }

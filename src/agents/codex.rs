@@ -1,5 +1,11 @@
 //! The agent of kind `codex`: turns by a `codex app-server` that runs on this machine.
 
+pub mod approvals;
+pub mod item_steps;
+pub mod patch_summary;
+pub mod projector;
+mod sorted_json;
+
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{

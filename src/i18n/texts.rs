@@ -51,6 +51,7 @@ impl TextKey {
             Self::AskOption => &["number", "label"],
             Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],
             Self::AskActionIn => &["action", "folder"],
+            Self::AskReason => &["action"],
             Self::AskWhich => &["list"],
             Self::AskWhichItem | Self::PairingCode => &["code"],
             _ => &[],
@@ -229,6 +230,7 @@ texts! {
     AskText "ask_text" Part ["title", "action", "code"]
     AskOption "ask_option" Part ["number", "label"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskReason "ask_reason" Part ["action", "reason"]
     AskUnshowable "ask_unshowable" Notice ["title"]
     AskTooMany "ask_too_many" Notice []
     AskApprovedOnce "ask_approved_once" Part ["title"]
@@ -388,4 +390,26 @@ texts! {
     NoRetryBrokeAgain "no_retry_broke_again" Part ["why"]
     NoRetryBrokeRestarted "no_retry_broke_restarted" Part []
     NoRetryBrokeStopped "no_retry_broke_stopped" Part []
+
+    // Requests of codex.
+    CodexAskCommand "codex_ask_command" Part []
+    CodexAskCommandMore "codex_ask_command_more" Part []
+    CodexAskInput "codex_ask_input" Part []
+    CodexAskNetwork "codex_ask_network" Part []
+    CodexAskFiles "codex_ask_files" Part []
+    CodexAskFilesRoot "codex_ask_files_root" Part []
+    CodexAskPermissions "codex_ask_permissions" Part []
+    CodexAskTool "codex_ask_tool" Part ["server", "tool"]
+    CodexAskServer "codex_ask_server" Part ["server"]
+    CodexAskQuestion "codex_ask_question" Part []
+    CodexDeclinedUnasked "codex_declined_unasked" Part ["title"]
+    CodexDeclinedUnclear "codex_declined_unclear" Part []
+    CodexDeclinedPermissions "codex_declined_permissions" Part []
+    CodexDeclinedForm "codex_declined_form" Part ["server"]
+    CodexDeclinedLink "codex_declined_link" Part ["server"]
+    CodexDeclinedSecretForm "codex_declined_secret_form" Part ["server"]
+    CodexDeclinedSecret "codex_declined_secret" Part ["title"]
+    CodexDeclinedQuestions "codex_declined_questions" Part []
+    CodexDeclinedOld "codex_declined_old" Part ["method"]
+    CodexDeclinedUnknown "codex_declined_unknown" Part ["method"]
 }

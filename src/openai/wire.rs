@@ -82,7 +82,7 @@ pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage
     if !is_blank(context) {
         messages.push(message("system", context));
     }
-    for agent::SessionMessage { role, content, tools } in history {
+    for agent::SessionMessage { role, content, tools, .. } in history {
         match (role, tools.as_ref().filter(|_| with_tools)) {
             (agent::MessageRole::Assistant, Some(agent::ToolActivity::Calls { tool_calls })) => {
                 let content = if is_blank(content) { Value::Null } else { json!(content) };
@@ -91,7 +91,7 @@ pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage
             (agent::MessageRole::Tool, Some(agent::ToolActivity::Result { tool_call_id, .. })) => {
                 messages.push(json!({ "role": "tool", "tool_call_id": tool_call_id, "content": content }));
             }
-            (agent::MessageRole::Tool, _) => {}
+            (agent::MessageRole::Tool | agent::MessageRole::Note, _) => {}
             _ if is_blank(content) => {}
             (agent::MessageRole::User, _) => messages.push(message("user", content)),
             (agent::MessageRole::Assistant, _) => messages.push(message("assistant", content)),

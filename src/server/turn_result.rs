@@ -307,6 +307,9 @@ pub fn message(message: &SessionMessage, content: Value) -> Value {
         }
         None => {}
     }
+    if let Some(reasoning) = &message.reasoning {
+        value["reasoning"] = json!(reasoning);
+    }
     value
 }
 

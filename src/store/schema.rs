@@ -368,4 +368,10 @@ CREATE INDEX token_use_at ON token_use (at);
 CREATE INDEX token_use_payer ON token_use (account, author, session_key, at, tokens);
 CREATE INDEX token_use_agent ON token_use (agent, at, tokens);
 ",
+    r"
+-- The agent's reasoning before a message. Beside `user`, `assistant` and `tool`, `role` can be `note`: an event of the
+-- agent's work that no agent is sent again.
+ALTER TABLE messages ADD COLUMN reasoning TEXT;
+ALTER TABLE turn_records ADD COLUMN reasoning TEXT;
+",
 ];

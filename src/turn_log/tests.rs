@@ -168,7 +168,8 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
 }
 
 fn question(id: &str, refused: bool) -> TurnEvent<'static> {
-    let ask = Ask { title: "one".into(), detail: "first".into(), cwd: None, form: AnswerForm::default() };
+    let (title, detail, form) = ("one".into(), "first".into(), AnswerForm::default());
+    let ask = Ask { title, detail, cwd: None, reason: None, form };
     TurnEvent::Asked(AskOpened { id: AskId(id.into()), ask, expires: 0, refused })
 }
 

@@ -118,9 +118,11 @@ impl SkillsTool {
             WrittenFile::Replaced => "replace",
         };
         let ask = Ask {
-            title: format!("{verb} the skill {}, which agents follow in later conversations", draft.name()),
+            title: format!("{verb} the skill {}, which agents follow in later conversations", draft.name())
+                .into(),
             detail: draft.text().to_owned(),
             cwd: None,
+            reason: None,
             form: AnswerForm::default(),
         };
         approve(call, ask, "Writing the skill").await

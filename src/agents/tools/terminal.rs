@@ -127,9 +127,10 @@ impl TerminalTool {
             (true, false) => "run a command in the sandbox",
         };
         Ask {
-            title: title.to_owned(),
+            title: title.into(),
             detail: request.command.to_owned(),
             cwd: Some(request.shown_cwd.clone()),
+            reason: None,
             form: AnswerForm::default(),
         }
     }

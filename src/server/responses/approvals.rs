@@ -90,7 +90,7 @@ impl ResponseEvents {
                 arguments["text"] = json!(ask.form.takes_text);
             }
             let data = approvals::requested(&self.run, asked);
-            self.add(id, &ask.title, &arguments, data, approvals::REQUEST, out);
+            self.add(id, &ask.title.to_string(), &arguments, data, approvals::REQUEST, out);
         }
     }
 

@@ -63,9 +63,10 @@ impl OpenAskTx<'_> {
         if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
             return self.deny(DenyReason::Stopped);
         }
+        let title = self.rules.words.say(&self.ask.title);
         let title = match &turn.source {
-            TurnSource::Room(_) => code_span(&self.ask.title, TITLE),
-            TurnSource::App(_) => one_line(&self.ask.title, TITLE),
+            TurnSource::Room(_) => code_span(&title, TITLE),
+            TurnSource::App(_) => one_line(&title, TITLE),
         };
         if let Some(reason) = self.unshowable_reason(&title) {
             self.tell(id.end_key(), &TextKey::AskUnshowable.with("title", title))?;
@@ -143,11 +144,13 @@ impl OpenAskTx<'_> {
     }
 }
 
-/// Identifies equal asks: a hash of every word of the ask, shown or not.
+/// Identifies equal asks: a hash of every word of the ask, shown or not, but for the reason. Titles are taken in the
+/// default language, so that a grant outlives a change of language.
 pub(super) fn digest(ask: &Ask) -> String {
+    let title = ask.title.to_string();
     let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
     let options =
         ask.form.options.iter().flat_map(|option| ["option", &option.id, &option.label, option.kind.name()]);
     let text = ask.form.takes_text.then_some("text");
-    hash(["ask", &ask.title, &ask.detail].into_iter().chain(folder).chain(options).chain(text))
+    hash(["ask", &title, &ask.detail].into_iter().chain(folder).chain(options).chain(text))
 }

@@ -394,7 +394,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An ask without a folder.
 pub fn ask(title: &str, detail: &str) -> Ask {
-    Ask { title: title.to_owned(), detail: detail.to_owned(), cwd: None, form: AnswerForm::default() }
+    let (title, detail, form) = (title.into(), detail.to_owned(), AnswerForm::default());
+    Ask { title, detail, cwd: None, reason: None, form }
 }
 
 /// An option of an ask.

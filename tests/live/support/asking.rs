@@ -116,9 +116,10 @@ impl Agent for Asker {
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
             let ask = Ask {
-                title: "run a command".to_owned(),
+                title: "run a command".into(),
                 detail: ACTION.to_owned(),
                 cwd: None,
+                reason: None,
                 form: AnswerForm::default(),
             };
             let choice = tokio::select! {
