@@ -89,7 +89,7 @@ fn build_one(
             let model: SharedAgent = Arc::new(ModelAgent::new(config.clone(), tools)?);
             match &config.switch {
                 Some(SwitchConfig { codex, .. }) => {
-                    let codex = Arc::new(CodexAgent::new(codex.clone()));
+                    let codex = Arc::new(CodexAgent::new(codex.clone(), services));
                     let own = NamedAgent { name: name.clone(), agent: model };
                     Arc::new(RuntimeSwitch::new(own, codex, live.clone()))
                 }

@@ -208,6 +208,7 @@ mod tests {
                 rewind: if is_model { RewindSupport::Possible } else { RewindSupport::Impossible },
                 resume: !is_model,
                 learns: LearningTools::default(),
+                reviews: LearningTools::default(),
                 fallback: None,
                 runtime: None,
                 models: if is_model { vec!["gpt-5".to_owned()] } else { Vec::new() },
