@@ -13,6 +13,7 @@ mod registry;
 mod review;
 mod transcript;
 mod turn;
+mod usage_estimate;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub use turn::{
     AgentTurn, Attachment, AttemptKind, ImageUrl, MessageRole, PreparedTurn, PromptImage, PromptPart,
     SessionMessage, ToolActivity, TurnOrigin,
 };
+pub use usage_estimate::{UsageEstimate, estimate_tokens, text_bytes};
 
 /// Largest size of one turn in bytes, for every agent.
 pub const TURN_BYTES: usize = 16 * 1024 * 1024;

@@ -88,6 +88,7 @@ impl Turns {
         let remembered = asked.is_none_or(AgentInfo::is_remembered);
         let asked_kind = asked.map(|asked| asked.kind);
         let model = asked_kind == Some(AgentKind::Model);
+        let is_guide = asked_kind == Some(AgentKind::Guide);
         let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
@@ -132,6 +133,7 @@ impl Turns {
             history_offset: history,
             usage,
             facts,
+            may_have_run: !is_guide && may_have_run(&outcome, !blank || conditions.recorded > 0),
             text,
             text_replaced,
             outcome,
@@ -201,10 +203,10 @@ impl Turns {
             let max = source::max_text(&self.delivery, &turn.source);
             let rules = self.live.now();
             let written = self.store.write(move |tx| {
-                tx.finish(&row, &end)?;
+                let counted = tx.finish(&row, &end)?;
                 let mut due = None;
                 if let Some(asked) = tx.request_agent(&row.id)? {
-                    token_budget::tell_crossed_marks(tx, &row, &asked, end.usage, &rules, max)?;
+                    token_budget::tell_crossed_marks(tx, &row, &asked, counted, &rules, max)?;
                     if stays {
                         tx.agent_answered(&row.session, &asked)?;
                         let learns = about.taking(&own, &asked).map(|asked| asked.learns).unwrap_or_default();
@@ -295,6 +297,21 @@ fn mark(outcome: &TurnOutcome) -> Option<&'static str> {
 /// Whether the final text continues the text that people could already read.
 fn goes_on(text: &str, already_shown: &str, outcome: &TurnOutcome) -> bool {
     text.starts_with(already_shown) || (!is_whole(outcome) && already_shown.starts_with(text))
+}
+
+/// Whether the request of a turn may have cost tokens. `has_words`: whether anything came back.
+fn may_have_run(outcome: &TurnOutcome, has_words: bool) -> bool {
+    match outcome {
+        TurnOutcome::Done | TurnOutcome::Limit | TurnOutcome::Interrupted | TurnOutcome::Unknown { .. } => {
+            true
+        }
+        // It may have been stopped, or have failed, before anything was sent.
+        TurnOutcome::Stopped
+        | TurnOutcome::CutShort { .. }
+        | TurnOutcome::Failed { .. }
+        | TurnOutcome::Unavailable { .. }
+        | TurnOutcome::Cancelled { .. } => has_words,
+    }
 }
 
 fn is_whole(outcome: &TurnOutcome) -> bool {

@@ -1,6 +1,9 @@
 //! Budgets of tokens in the engine: how much a turn may still use, and the notices when a budget runs low.
 //!
-//! Tokens count when their turn ends, so turns that run at the same moment may together use more than is left.
+//! Tokens count when their turn ends. A turn may use what is left when it begins, and the request that crosses the limit
+//! is its last but one: it still answers. So turns that run at the same moment may pass a limit together, each by at most
+//! one turn. Where no tokens were reported, because the server does not, or because the process died, they are estimated
+//! from bytes (`src/agent/usage_estimate.rs`).
 
 use std::time::{Duration, SystemTime};
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use talaria_platform::BoxFuture;
 
-use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, SessionMessage, TokenUsage, TurnEvent};
+use crate::agent::{
+    AgentError, AgentOutput, Ask, AskChoice, SessionMessage, TokenUsage, TurnEvent, estimate_tokens,
+};
 use crate::agents::work_clock::WorkClock;
 use crate::reply::spoken_text;
 
@@ -31,6 +33,10 @@ struct LoopState {
     before: TokenUsage,
     /// Tokens of the running request.
     now: TokenUsage,
+    /// Bytes of the running request.
+    request: usize,
+    /// Estimated tokens of the requests before whose server reported none.
+    estimated: u64,
 }
 
 impl<'a> LoopOutput<'a> {
@@ -39,9 +45,11 @@ impl<'a> LoopOutput<'a> {
         Self { out, state: Mutex::default(), clock: WorkClock::start() }
     }
 
-    /// Begins the next request.
-    pub fn begin_request(&self) {
+    /// Begins the next request, which has these bytes.
+    pub fn begin_request(&self, bytes: usize) {
         let mut state = self.state.lock();
+        state.estimated = state.estimated.saturating_add(state.estimate());
+        state.request = bytes;
         state.spoke |= !state.text.is_empty();
         let TokenUsage { input, output } = std::mem::take(&mut state.now);
         state.before.input = state.before.input.saturating_add(input);
@@ -60,16 +68,28 @@ impl<'a> LoopOutput<'a> {
         spoken_text(&self.state.lock().text)
     }
 
-    /// Tokens of the whole turn so far.
+    /// Tokens of the whole turn so far, estimated where the server did not report them.
     pub fn tokens(&self) -> u64 {
         let state = self.state.lock();
         let TokenUsage { input, output } = state.before;
-        input.saturating_add(output).saturating_add(state.now.input).saturating_add(state.now.output)
+        let reported = [input, output, state.now.input, state.now.output];
+        let unreported = state.estimated.saturating_add(state.estimate());
+        reported.into_iter().fold(unreported, u64::saturating_add)
     }
 
     /// Time that the turn has run, without the time that people took to answer.
     pub fn elapsed(&self) -> Duration {
         self.clock.elapsed()
+    }
+}
+
+impl LoopState {
+    /// Estimated tokens of the running request; none if the server reported them.
+    fn estimate(&self) -> u64 {
+        match self.now == TokenUsage::default() {
+            true => estimate_tokens(self.request.saturating_add(self.text.len())),
+            false => 0,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reviews a conversation in the background: the ordinary loop over a snapshot, with tools that only keep things.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +11,7 @@ use super::ModelAgent;
 use super::turn_loop::{LoopLimits, TurnLoop};
 use crate::agent::{
     AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, LearningTools, MessageRole,
-    ReviewRequest, ReviewResult, SessionMessage, StepState, TurnEvent,
+    ReviewRequest, ReviewResult, SessionMessage, StepState, TokenUsage, TurnEvent, UsageEstimate,
 };
 use crate::config::BuiltinTool;
 
@@ -53,11 +54,12 @@ impl ModelAgent {
             "stream": true,
             "stream_options": { "include_usage": true },
         });
-        let (out, stop) = (ReviewOutput::default(), CancellationToken::new());
+        let body = body.to_string();
+        let (out, stop) = (ReviewOutput::new(body.as_bytes()), CancellationToken::new());
         let limits = LoopLimits { rounds: ROUNDS, ..self.limits() };
-        let review = TurnLoop::new(self, &turn, body.to_string().as_bytes(), tools, limits, &out, &stop)?;
+        let review = TurnLoop::new(self, &turn, body.as_bytes(), tools, limits, &out, &stop)?;
         let ended = tokio::time::timeout(TIME, review.run()).await;
-        let result = out.result.into_inner();
+        let result = out.into_result();
         // Tokens count, and people are told what was kept, also if the rest failed.
         match ended {
             Ok(Ok(_)) => {}
@@ -94,9 +96,30 @@ fn snapshot(messages: &[SessionMessage]) -> String {
 }
 
 /// Takes the events of a review: nobody reads its text, and nobody can be asked.
-#[derive(Default)]
 struct ReviewOutput {
     result: Mutex<ReviewResult>,
+    /// For a server that reports no tokens.
+    estimate: Mutex<UsageEstimate>,
+    /// Whether anything came back from the server.
+    has_words: AtomicBool,
+}
+
+impl ReviewOutput {
+    fn new(request: &[u8]) -> Self {
+        Self {
+            result: Mutex::default(),
+            estimate: Mutex::new(UsageEstimate::of(request)),
+            has_words: AtomicBool::new(false),
+        }
+    }
+
+    fn into_result(self) -> ReviewResult {
+        let result = self.result.into_inner();
+        match result.usage == TokenUsage::default() && self.has_words.into_inner() {
+            true => ReviewResult { usage: self.estimate.into_inner().finish(""), ..result },
+            false => result,
+        }
+    }
 }
 
 impl AgentOutput for ReviewOutput {
@@ -110,9 +133,8 @@ impl AgentOutput for ReviewOutput {
                 *memory |= step.title == BuiltinTool::Memory.name() && !detail.starts_with("list");
                 *skills |= step.title == BuiltinTool::Skills.name() && detail.starts_with("write");
             }
-            TurnEvent::Text(_)
-            | TurnEvent::Thought(_)
-            | TurnEvent::Step(_)
+            TurnEvent::Text(_) | TurnEvent::Thought(_) => self.has_words.store(true, Ordering::Relaxed),
+            TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)
@@ -126,7 +148,9 @@ impl AgentOutput for ReviewOutput {
         Box::pin(async { AskChoice::Deny(DenyReason::Gone) })
     }
 
-    fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+    fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.has_words.store(true, Ordering::Relaxed);
+        self.estimate.lock().record(&message);
         Box::pin(async { Ok(()) })
     }
 }

@@ -22,7 +22,7 @@ use super::tool_calls::RequestedCall;
 use super::tool_set::ToolSet;
 use crate::agent::{
     AgentError, AgentErrorKind, AgentOutput, AgentTurn, MessageRole, SessionMessage, Step, StepState,
-    ToolActivity, TurnEnd, TurnEvent,
+    ToolActivity, TurnEnd, TurnEvent, text_bytes,
 };
 use crate::i18n::TextKey;
 use crate::openai::error::is_too_long;
@@ -166,11 +166,12 @@ impl<'a> TurnLoop<'a> {
             {
                 self.tell_of_window();
             }
-            self.out.begin_request();
+            let body = self.body(is_last);
+            self.out.begin_request(text_bytes(&body));
             // The last answer needs time of its own.
             let grace = LAST_ANSWER.min(self.limits.time);
             let patience = self.limits.time.saturating_sub(self.out.elapsed()).max(grace);
-            let request = self.agent.complete(self.body(is_last), &self.out, self.stop);
+            let request = self.agent.complete(body, &self.out, self.stop);
             let error = match tokio::time::timeout(patience, request).await {
                 Ok(Ok(completion)) => return Ok(completion),
                 Ok(Err(error)) => error,

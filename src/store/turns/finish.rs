@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, params};
 use talaria_platform::{MessageBody, OutgoingFile};
 
 use super::{TurnRow, TurnState};
-use crate::agent::{MessageRole, TokenUsage};
+use crate::agent::{MessageRole, TokenUsage, UsageEstimate};
 use crate::ids::TurnId;
 use crate::reply::TurnOutcome;
 use crate::store::{OutboxKind, OutboxRow, Result, TokenPayer, Tx, unix_now};
@@ -26,6 +26,8 @@ pub struct FinishedTurn {
     pub history_offset: usize,
     pub usage: TokenUsage,
     pub facts: serde_json::Map<String, serde_json::Value>,
+    /// Whether tokens are estimated for budgets if none were reported, because the request may have run.
+    pub may_have_run: bool,
     /// The prompt for the transcript; `None` if the turn is not recorded.
     pub said: Option<String>,
     pub parts: Vec<MessageBody>,
@@ -69,8 +71,10 @@ impl Tx<'_> {
         Ok(text)
     }
 
-    /// Stores the end of a turn, together with the messages that its room must show.
-    pub fn finish(&self, turn: &TurnRow, finish: &FinishedTurn) -> Result<()> {
+    /// Stores the end of a turn, together with the messages that its room must show. Returns the tokens that count for
+    /// budgets.
+    pub fn finish(&self, turn: &TurnRow, finish: &FinishedTurn) -> Result<TokenUsage> {
+        let counted = self.counted_usage(&turn.id, finish)?;
         // The question was deleted, or another attempt replaces this one.
         let withdrawn = self.is_withdrawn(&turn.id)?;
         // Without parts, as for an app, there is no delivery to wait for.
@@ -103,11 +107,12 @@ impl Tx<'_> {
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if let Some(agent) = self.request_agent(&turn.id)? {
-            self.add_token_use(&TokenPayer::of(&turn.source), &agent, finish.usage)?;
+            self.add_token_use(&TokenPayer::of(&turn.source), &agent, counted)?;
         }
         if withdrawn {
             self.forget_turn_records(&turn.id)?;
-            return self.forget_words(&turn.id);
+            self.forget_words(&turn.id)?;
+            return Ok(counted);
         }
         if let Some(said) = &finish.said {
             self.record(&turn.session, &turn.id, MessageRole::User, said)?;
@@ -115,10 +120,26 @@ impl Tx<'_> {
         }
         self.forget_turn_records(&turn.id)?;
         match &turn.source {
-            TurnSource::Room(question) => self.show_end(&turn.id, question, finish),
+            TurnSource::Room(question) => self.show_end(&turn.id, question, finish)?,
             // Its readers render the end themselves.
-            TurnSource::App(request) => self.settle_ephemeral(&turn.session, request),
+            TurnSource::App(request) => self.settle_ephemeral(&turn.session, request)?,
         }
+        Ok(counted)
+    }
+
+    /// Tokens of a turn for budgets: as reported, or else estimated from its request, its records and its text. So a
+    /// turn counts that an earlier process began and could not report.
+    fn counted_usage(&self, turn: &TurnId, finish: &FinishedTurn) -> Result<TokenUsage> {
+        if finish.usage != TokenUsage::default() || !finish.may_have_run {
+            return Ok(finish.usage);
+        }
+        let mut query = self.conn.prepare_cached("SELECT request FROM turns WHERE id = ?1")?;
+        let request: Option<Option<Vec<u8>>> = query.query_row([&turn.0], |row| row.get(0)).optional()?;
+        let Some(request) = request.flatten() else { return Ok(finish.usage) };
+        let (records, text_end) = self.turn_records(turn)?;
+        let mut estimate = UsageEstimate::of(&request);
+        records.iter().for_each(|record| estimate.record(record));
+        Ok(estimate.finish(finish.text.get(text_end..).unwrap_or_default()))
     }
 
     /// Puts the end of a room's turn into the outbox.
@@ -186,6 +207,7 @@ impl Tx<'_> {
             history_offset: usize::try_from(history_offset).unwrap_or_default(),
             usage,
             facts: facts.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+            may_have_run: false,
             said: None,
             parts: Vec::new(),
             files: Vec::new(),

@@ -81,7 +81,7 @@ impl Tx<'_> {
     }
 
     /// The messages of a turn in order, and the length of its text at the last of them.
-    fn turn_records(&self, turn: &TurnId) -> Result<(Vec<SessionMessage>, usize)> {
+    pub(super) fn turn_records(&self, turn: &TurnId) -> Result<(Vec<SessionMessage>, usize)> {
         let mut query = self.conn.prepare_cached(
             "SELECT role, content, tools, reasoning, text_end FROM turn_records WHERE turn = ?1 ORDER BY number",
         )?;

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use talaria::rules::BudgetConfig;
 
-use super::support::{ScriptedTool, agent_as, agent_with, calls, model_agent, says_using, told};
+use super::support::{ScriptedTool, ToolScript, agent_as, agent_with, calls, model_agent, says_using, told};
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::served::{self, Served, settings};
 use crate::support::upstream::{Answer, Upstream};
@@ -97,4 +97,71 @@ async fn a_chosen_model_is_asked_and_the_list_over_http_stays() {
         upstream.prompts().iter().map(|prompt| prompt.json()["model"].as_str().unwrap().to_owned()).collect();
     assert_eq!(models, ["small", "small", "big", "big", "small", "small"]);
     assert_eq!(names().await, listed);
+}
+
+/// A gateway whose agent has this tool, and a budget for each person.
+async fn limited(upstream: &Upstream, tool: Option<&ScriptedTool>, person: u64) -> TestGateway {
+    let budget = BudgetConfig { person: Some(person), agent: None };
+    let tools: Vec<_> = tool.into_iter().collect();
+    let agent = Some(model_agent(upstream, &tools, |_| {}));
+    TestGateway::with(Setup { agent, budget, ..Setup::default() }).await
+}
+
+/// Waits until `/usage` says that so many tokens of a budget were used.
+async fn has_used(gateway: &TestGateway, tokens: usize, limit: u64) {
+    gateway.room().says("@ann", "/usage").await;
+    gateway.room().shows(&format!("Your budget: {tokens} of {limit} tokens used")).await;
+}
+
+#[tokio::test]
+async fn a_server_that_reports_no_tokens_is_counted_by_an_estimate() {
+    let upstream = Upstream::plain().await;
+    let gateway = limited(&upstream, None, 100_000).await;
+    let answer = "word ".repeat(40);
+    upstream.answers(Answer::says([answer.as_str()]));
+    gateway.room().says("@ann", "how many?").await;
+    gateway.room().shows("word word").await;
+    let sent = upstream.prompts()[0].body.len().div_ceil(4);
+    has_used(&gateway, sent + answer.len() / 4, 100_000).await;
+    // Only the budget: what the server reported is shown as it is.
+    gateway.room().shows("This conversation: questions: 1, tokens in: 0, tokens out: 0.").await;
+}
+
+#[tokio::test]
+async fn a_task_ends_at_its_budget_also_if_the_server_reports_no_tokens() {
+    let upstream = Upstream::plain().await;
+    let look = ScriptedTool::returns("look", &"seen ".repeat(400));
+    let gateway = limited(&upstream, Some(&look), 1_500).await;
+    upstream.answers_by(|request| match request.json()["tool_choice"] == "none" {
+        true => Answer::says(["This is what I saw."]),
+        false => Answer::calls_uncounted("", &[("a", "look", "{}")]),
+    });
+    gateway.room().says("@ann", "look").await;
+    gateway.room().shows("are used up. They").await;
+    // Each request contains all results so far, of 500 tokens each.
+    assert!((2..=3).contains(&look.calls().len()), "{} calls", look.calls().len());
+    let room = gateway.room().now();
+    assert!(room.contains("This is what I saw."), "{room}");
+}
+
+#[tokio::test]
+async fn the_tokens_of_a_turn_that_was_killed_count_after_the_restart() {
+    let upstream = Upstream::plain().await;
+    let slow = ScriptedTool::new("slow", ToolScript::Waits("never"));
+    // Reported, but only in the memory of the process that dies.
+    upstream.answers(calls("I look.", &[("a", "slow", "{}")]));
+    let mut gateway = limited(&upstream, Some(&slow), 100_000).await;
+    gateway.room().says("@ann", "look").await;
+    gateway.room().shows("slow").await;
+    gateway.kill().await;
+    gateway.restart().await;
+    gateway.room().shows("(interrupted").await;
+    gateway.room().says("@ann", "/usage").await;
+    gateway.room().shows("Your budget: ").await;
+    let room = gateway.room().now();
+    let (_, rest) = room.split_once("Your budget: ").unwrap();
+    let used: usize = rest.split(' ').next().unwrap().parse().unwrap();
+    // The tools of a request are added when it is sent; they are not on record.
+    let sent = upstream.prompts()[0].body.len().div_ceil(4);
+    assert!((sent / 3..=sent + 100).contains(&used), "{used} of about {sent}");
 }

@@ -314,6 +314,29 @@ async fn the_tokens_of_a_review_count() {
 }
 
 #[tokio::test]
+async fn a_review_by_a_server_that_reports_no_tokens_counts_too() {
+    let upstream = Upstream::plain().await;
+    let budget = BudgetConfig { person: Some(100_000), agent: None };
+    let mut gateway = agent_using(&upstream, &[BuiltinTool::Memory], Setup { budget, ..at(1, 0) }).await;
+    // The turn takes 100 tokens; the review is estimated.
+    upstream.answers(says_using("Hello.", 60, 40)).answers(Answer::says(["Nothing to note."]));
+    gateway.room().says("@ann", "hi").await;
+    upstream.has_prompts(2).await;
+    shown(&gateway, "Hello.").await;
+    let used = async |gateway: &TestGateway| {
+        let payer = talaria::store::TokenPayer::person("test", "@ann:test");
+        let used = gateway.store().read(move |tx| tx.tokens_used(talaria::store::TokenBudget::Payer(&payer)));
+        used.await.unwrap()
+    };
+    let waiting = async { while used(&gateway).await <= 100 {} };
+    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.expect("the review counts");
+    let sent = upstream.prompts()[1].body.len() as u64 / 4;
+    let review = used(&gateway).await - 100;
+    assert!((sent / 3..=sent).contains(&review), "{review} of about {sent}");
+    gateway.drain().await;
+}
+
+#[tokio::test]
 async fn a_used_up_budget_pays_for_no_review() {
     let upstream = Upstream::plain().await;
     let budget = BudgetConfig { person: Some(100), agent: None };

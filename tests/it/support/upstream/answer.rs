@@ -38,8 +38,19 @@ impl Answer {
         Self::events(deltas + &*finish("stop") + DONE)
     }
 
-    /// An answer of a model that says something and calls tools, each with an id, a name and arguments as JSON.
+    /// An answer of a model that says something and calls tools, each with an id, a name and arguments as JSON. It takes
+    /// 15 tokens.
     pub fn calls(text: &str, calls: &[(&str, &str, &str)]) -> Self {
+        let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5 });
+        Self::calls_with(text, calls, &event(&json!({ "choices": [], "usage": usage })))
+    }
+
+    /// An answer that calls tools, of a server that does not report tokens.
+    pub fn calls_uncounted(text: &str, calls: &[(&str, &str, &str)]) -> Self {
+        Self::calls_with(text, calls, "")
+    }
+
+    fn calls_with(text: &str, calls: &[(&str, &str, &str)], usage: &str) -> Self {
         let piece = |call: Value| {
             let delta = json!({ "tool_calls": [call] });
             event(&json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }))
@@ -56,9 +67,7 @@ impl Answer {
             })
             .collect();
         let said = if text.is_empty() { String::new() } else { delta(text) };
-        let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5 });
-        let usage = event(&json!({ "choices": [], "usage": usage }));
-        Self::events(said + &*pieces + &*finish("tool_calls") + &*usage + DONE)
+        Self::events(said + &*pieces + &*finish("tool_calls") + usage + DONE)
     }
 
     /// A stream of exactly these bytes, in one piece and properly ended.
