@@ -447,7 +447,6 @@ texts! {
     BrokeCodexBudget "broke_codex_budget" Part []
     BrokeCodexInterrupted "broke_codex_interrupted" Part []
     BrokeCodexCompacted "broke_codex_compacted" Part []
-    StatusCodex "status_codex" Part ["approval", "sandbox"]
     CodexForgot "codex_forgot" Part []
     CodexForgotAll "codex_forgot_all" Part []
     CodexNoHistory "codex_no_history" Part []
