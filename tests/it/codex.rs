@@ -4,6 +4,7 @@
 mod asking;
 mod bad_peers;
 mod deadline;
+mod ours;
 mod scene;
 pub mod scripted_peer;
 mod seed_003;
