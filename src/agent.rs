@@ -152,6 +152,12 @@ pub trait AgentOutput: Send + Sync {
     /// future may outlive one attempt of a turn. An agent may act only on `Allow`, or as the chosen option says.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice>;
 
+    /// Whether approvals that people gave for longer than once still hold, all of them. For an agent whose upstream does not
+    /// repeat an ask that was approved so. Every failure is a no.
+    fn still_granted(&self, _asks: Vec<Ask>) -> BoxFuture<'_, bool> {
+        Box::pin(async { true })
+    }
+
     /// Stores a complete message of the turn's transcript, and returns when it is on disk. An agent that records one
     /// message of a turn records all of them in order, and a message with tool calls before it runs any of the calls: a
     /// process that dies then leaves a true transcript. An error ends the turn: the agent returns it.

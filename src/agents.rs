@@ -17,6 +17,7 @@ pub mod proxy;
 mod services;
 pub mod skills;
 pub mod tools;
+mod work_clock;
 
 pub use build::{AgentBuildError, BuiltAgents, build};
 pub use services::AgentServices;

@@ -86,7 +86,7 @@ fn build_one(
                 .map_err(|error| AgentBuildError::Workspace { agent: name.clone(), error })?;
             Arc::new(ModelAgent::new(config.clone(), tools)?)
         }
-        AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone())),
+        AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone(), services)),
     })
 }
 

@@ -374,4 +374,8 @@ CREATE INDEX token_use_agent ON token_use (agent, at, tokens);
 ALTER TABLE messages ADD COLUMN reasoning TEXT;
 ALTER TABLE turn_records ADD COLUMN reasoning TEXT;
 ",
+    r"
+-- Names and values about the run for programs, as a JSON object. NULL for none.
+ALTER TABLE turns ADD COLUMN facts TEXT;
+",
 ];

@@ -8,7 +8,7 @@ use super::review::DueReview;
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
 use super::{Turns, answer_files, fallback_notices, token_budget};
-use crate::agent::{AgentInfo, NamedAgent, RewindSupport};
+use crate::agent::{AgentInfo, AgentKind, NamedAgent, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
 use crate::ids::AgentName;
@@ -49,8 +49,18 @@ impl Turns {
             true => self.long_ends.acquire().await.ok(),
             false => None,
         };
-        let TurnSummary { text, differs, tools, files, more_files, attached, usage, remarks, shown: seen } =
-            log.take_summary();
+        let TurnSummary {
+            text,
+            differs,
+            tools,
+            files,
+            more_files,
+            attached,
+            usage,
+            facts,
+            remarks,
+            shown: seen,
+        } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let conditions = self.end_conditions(turn).await?;
         let text_replaced = differs || !goes_on(&text, &before.already_shown, &outcome);
@@ -75,7 +85,8 @@ impl Turns {
         let own = self.agent_of(turn).name;
         let asked = self.agent_taking(turn, conditions.asked.as_ref().unwrap_or(&own));
         let remembered = asked.as_ref().is_none_or(AgentInfo::is_remembered);
-        let model = asked.is_some_and(|asked| asked.is_model());
+        let asked_kind = asked.map(|asked| asked.kind);
+        let model = asked_kind == Some(AgentKind::Model);
         let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
@@ -110,10 +121,16 @@ impl Turns {
         let (name, why) = outcome.for_the_log();
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = FinishedTurn {
-            api_calls: conditions.recorded.max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
+            api_calls: match asked_kind {
+                // The requests to the model are codex' own.
+                Some(AgentKind::Codex) => conditions.recorded.min(1),
+                Some(AgentKind::Proxy | AgentKind::Model | AgentKind::Guide) | None => conditions.recorded,
+            }
+            .max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
             tools,
             history_offset: history,
             usage,
+            facts,
             text,
             text_replaced,
             outcome,

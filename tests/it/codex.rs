@@ -2,4 +2,9 @@
 //! seldom does.
 
 mod bad_peers;
+mod deadline;
+mod scene;
 pub mod scripted_peer;
+mod stopping;
+mod threads;
+mod turns;

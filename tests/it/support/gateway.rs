@@ -9,7 +9,9 @@ use std::time::Duration;
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
+use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
+use talaria::agents::process::ProcessHost;
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -54,6 +56,8 @@ pub struct Setup {
     /// Edits of one growing answer, at most.
     pub edits: u32,
     pub retry_for: Duration,
+    /// Time that people have to answer an ask.
+    pub ask_for: Duration,
     /// Bytes of one turn, at most.
     pub turn_bytes: usize,
     /// Whether the agent can change its memory.
@@ -97,6 +101,7 @@ impl Default for Setup {
             files: false,
             edits: EDITS,
             retry_for: Duration::from_secs(600),
+            ask_for: Duration::from_secs(300),
             turn_bytes: 16 * 1024 * 1024,
             rewind: RewindSupport::Possible,
             resumable: false,
@@ -130,6 +135,8 @@ pub struct TestGateway {
     live: Arc<LiveRules>,
     /// The agents that are registered.
     agents: Arc<AgentRegistry>,
+    /// Codex processes of agents that were built, until the end.
+    codex: Option<Arc<CodexServers>>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -200,6 +207,7 @@ impl TestGateway {
             .slowly(FIRST_WORD),
             live: LiveRules::new(rules(setup.rules.clone(), &setup)),
             setup,
+            codex: None,
             running: None,
         }
     }
@@ -327,6 +335,11 @@ impl TestGateway {
         BusyStore { let_go, job }
     }
 
+    /// The state folder.
+    pub fn home(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Path of the folder of skills, which need not exist.
     pub fn skills_folder(&self) -> PathBuf {
         self.folder.path().join("skills")
@@ -341,6 +354,9 @@ impl TestGateway {
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.gateway.drain().await;
+        if let Some(codex) = self.codex.take() {
+            codex.end().await;
+        }
         if self.setup.build.is_some() {
             // They hold the store.
             self.agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
@@ -423,7 +439,11 @@ impl TestGateway {
         let table = match &self.setup.build {
             Some(build) => {
                 let services = AgentServices::new(&self.config().0, store.clone());
-                build(&AgentServices { skills: skills.clone(), ..services })
+                let home = self.folder.path();
+                let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
+                let codex = CodexServers::new(host.clone(), home);
+                self.codex = Some(codex.clone());
+                build(&AgentServices { skills: skills.clone(), host, codex, ..services })
             }
             None => table,
         };
@@ -442,7 +462,7 @@ impl TestGateway {
                 retry_scripts_for: Duration::from_secs(30),
                 turn_bytes: self.setup.turn_bytes,
                 stop_grace: Duration::from_secs(4),
-                ask_for: Duration::from_secs(300),
+                ask_for: self.setup.ask_for,
                 review: self.setup.review.clone(),
             },
             display: DisplaySettings {
