@@ -74,7 +74,7 @@ fn activity_bytes(activity: &ToolActivity) -> usize {
     }
 }
 
-/// Bytes of a request, with each picture as [`PICTURE`].
+/// Bytes of a request, with each picture as `PICTURE` bytes.
 pub fn text_bytes(request: &[u8]) -> usize {
     let (mut rest, mut bytes) = (request, 0);
     while let Some(at) = memmem::find(rest, PICTURE_BEGIN) {

@@ -203,16 +203,20 @@ async fn what_the_model_over_there_said_is_not_shown_but_what_it_means() {
         Served::with(Setup { agent: Some(model(&upstream.url())), ..Setup::default() }, settings()).await;
     let gateway = relay(&served.url(""), Some(KEY)).await;
     let room = gateway.room();
-    for (status, shown) in [
-        (401, "Model error (401) at the agent server: it does not accept the key, or wants one"),
+    // A server that failed is asked again a few times before people are told.
+    for (status, times, shown) in [
+        (401, 1, "Model error (401) at the agent server: it does not accept the key, or wants one"),
         (
             404,
+            1,
             "Model error (404) at the agent server: there is no such service at this address, or no such model",
         ),
-        (500, "Model error (500) at the agent server: it failed; /retry asks again)"),
+        (500, 4, "Model error (500) at the agent server: it failed; /retry asks again)"),
     ] {
         let body = r#"{"error":{"message":"canary: see https://secret.example","code":"canary"}}"#;
-        upstream.answers(Answer::status(status, body));
+        for _ in 0..times {
+            upstream.answers(Answer::status(status, body));
+        }
         room.says("@ann", "hello?").await;
         room.shows(shown).await;
     }
