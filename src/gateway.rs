@@ -278,6 +278,11 @@ impl Gateway {
         Ok(self.serving.insert(serving))
     }
 
+    /// The engine that runs turns.
+    pub fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     /// The control of the agents' runtimes.
     pub fn runtimes(&self) -> &Arc<RuntimeControl> {
         &self.runtimes

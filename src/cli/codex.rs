@@ -59,8 +59,9 @@ pub enum CodexCommand {
 impl CodexCommand {
     pub(super) fn needs(&self) -> CommandNeed {
         match self {
-            // Work before the first start too, so that a machine can be set up in one go.
-            Self::Status { .. } | Self::On { .. } | Self::Off { .. } => CommandNeed::NewStore,
+            // Works before the first start too, so that a machine can be set up in one go.
+            Self::On { .. } => CommandNeed::NewStore,
+            Self::Status { .. } | Self::Off { .. } => CommandNeed::Store,
         }
     }
 

@@ -4,6 +4,7 @@ mod absent;
 mod approvals;
 mod audit;
 mod check;
+mod codex;
 mod kind_commands;
 mod mcp;
 mod mcp_servers;

@@ -12,7 +12,7 @@ use talaria::agents::AgentServices;
 use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::process::ProcessHost;
-use talaria::agents::runtime_switch::SwitchTable;
+use talaria::agents::runtime_switch::{RuntimeControl, RuntimeSwitch, SwitchTable};
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -138,12 +138,14 @@ pub struct TestGateway {
     agent: Scripted,
     /// The fallback, in scenes with one.
     stand_in: Scripted,
+    /// The codex that runs the turns of `local`, in scenes whose `switches` have that agent.
+    codex: Scripted,
     /// The rules in force.
     live: Arc<LiveRules>,
     /// The agents that are registered.
     agents: Arc<AgentRegistry>,
     /// Codex processes of agents that were built, until the end.
-    codex: Option<Arc<CodexServers>>,
+    codex_servers: Option<Arc<CodexServers>>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -212,9 +214,15 @@ impl TestGateway {
                 setup.stand_in_resumable,
             )
             .slowly(FIRST_WORD),
+            codex: Scripted::new(
+                AgentKind::Codex,
+                "codex",
+                RewindSupport::Impossible,
+                setup.stand_in_resumable,
+            ),
             live: LiveRules::new(rules(setup.rules.clone(), &setup)),
             setup,
-            codex: None,
+            codex_servers: None,
             running: None,
         }
     }
@@ -250,6 +258,11 @@ impl TestGateway {
     /// The fallback.
     pub fn stand_in(&self) -> &Scripted {
         &self.stand_in
+    }
+
+    /// The codex that runs the turns of `local` after a switch.
+    pub fn codex(&self) -> &Scripted {
+        &self.codex
     }
 
     /// Changes for the next start.
@@ -308,6 +321,11 @@ impl TestGateway {
         })))
     }
 
+    /// The control of the agents' runtimes.
+    pub fn runtimes(&self) -> Arc<RuntimeControl> {
+        self.running.as_ref().unwrap().gateway.runtimes().clone()
+    }
+
     /// An empty configuration in this folder.
     fn config(&self) -> (Config, ConfigSources) {
         let home = self.folder.path().to_owned();
@@ -362,7 +380,7 @@ impl TestGateway {
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.gateway.drain().await;
-        if let Some(codex) = self.codex.take() {
+        if let Some(codex) = self.codex_servers.take() {
             codex.end().await;
         }
         if self.setup.build.is_some() {
@@ -400,6 +418,8 @@ impl TestGateway {
             Ok(agent.dies())
         });
         let moment = killed.await.unwrap();
+        self.stand_in.dies();
+        self.codex.dies();
         self.chat = self.chat.next_life();
         self.drain().await;
         self.folder = left;
@@ -413,10 +433,17 @@ impl TestGateway {
         gateway.serve(settings, listener).unwrap().address
     }
 
-    /// Waits until every session is idle. For scenes with a server.
+    /// Waits until every session is idle. For scenes on the real clock.
     pub async fn idle(&self) {
-        let gateway = &self.running.as_ref().unwrap().gateway;
-        gateway.serving().unwrap().server().turns.idle().await;
+        self.running.as_ref().unwrap().gateway.turns().idle().await;
+    }
+
+    /// A person asks, and the turn runs to its end. For scenes on the real clock.
+    pub async fn answers(&self, room: &Room, who: &str, prompt: &str) {
+        let count = room.ours().len();
+        room.says(who, prompt).await;
+        room.has_messages(count + 1).await;
+        self.idle().await;
     }
 
     /// The agent server, if it serves: to inspect its state, and for scenes on a paused clock.
@@ -443,6 +470,16 @@ impl TestGateway {
         // Only rooms that choose the second agent use it, and the first while it is away.
         let table = AgentTable::new(AgentName::proxy(), agent)
             .with(AgentName::local(), Arc::new(self.stand_in.clone()));
+        let table = match self.setup.switches.agents.contains_key(&AgentName::local()) {
+            // The agent that can be switched is the default one then.
+            true => {
+                let own = NamedAgent { name: AgentName::local(), agent: Arc::new(self.stand_in.clone()) };
+                let switch = RuntimeSwitch::new(own, Arc::new(self.codex.clone()), self.live.clone());
+                AgentTable::new(AgentName::local(), Arc::new(switch))
+                    .with(AgentName::proxy(), table.default_agent().clone())
+            }
+            false => table,
+        };
         let skills = SkillLibrary::new(self.skills_folder());
         let table = match &self.setup.build {
             Some(build) => {
@@ -450,7 +487,7 @@ impl TestGateway {
                 let home = self.folder.path();
                 let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
                 let codex = CodexServers::new(host.clone(), home);
-                self.codex = Some(codex.clone());
+                self.codex_servers = Some(codex.clone());
                 build(&AgentServices { skills: skills.clone(), host, codex, ..services })
             }
             None => table,
@@ -494,7 +531,12 @@ fn nobody() -> SharedAgent {
 
 fn rules(account: AccountRules, setup: &Setup) -> Rules {
     let accounts = HashMap::from([(AccountId::from("test"), Arc::new(account))]);
-    Rules { accounts, words: setup.words.clone(), agents: open_agents(), budget: setup.budget }
+    let mut agents = open_agents();
+    for (name, settings) in &setup.switches.agents {
+        let policy = agents.by_name.entry(name.clone()).or_default();
+        policy.runtime = settings.switch().map(|switch| switch.runtime);
+    }
+    Rules { accounts, words: setup.words.clone(), agents, budget: setup.budget }
 }
 
 /// Rules by which everybody may talk to both agents.
