@@ -16,6 +16,7 @@ use super::item_steps::StepTracker;
 use super::link::CodexLink;
 use super::open_requests::OpenRequests;
 use super::projector::Projector;
+use super::threads::OpenThread;
 use super::turn_guard::TurnGuard;
 use super::turn_queue::{QueueEnd, QueueItem, TurnQueue};
 use super::turn_run::TurnRun;
@@ -92,10 +93,11 @@ impl<'a> TurnLoop<'a> {
         run: &'a TurnRun<'a>,
         link: &'a Arc<CodexLink>,
         queue: &'a Arc<TurnQueue>,
-        thread: &'a str,
+        open: &'a OpenThread,
         turn: &'a str,
         cwd: &'a str,
     ) -> Self {
+        let thread = open.id.as_str();
         Self {
             run,
             link,
@@ -103,7 +105,7 @@ impl<'a> TurnLoop<'a> {
             thread,
             turn,
             cwd,
-            policy: run.agent.approval_policy(),
+            policy: run.agent.approval_policy(open.has_own_server),
             text: TurnText::default(),
             projector: Projector::new(thread),
             steps: StepTracker::default(),
@@ -173,20 +175,24 @@ impl<'a> TurnLoop<'a> {
     /// Shows that steps have ended, and the text as it should be.
     pub async fn close(&mut self, end: &LoopEnd) {
         self.show_notice(None);
+        let mut last = Vec::new();
         if !matches!(end, LoopEnd::Done) {
             for step in self.steps.broken_off() {
                 self.run.out.emit(TurnEvent::Step(step));
             }
         }
-        let Some(text) = self.text.replacement() else { return };
-        self.run.out.replace_text(text);
-        // The engine cannot tell the last message from the text, which is another than its pieces.
-        if let Some(open) = self.text.open_text() {
-            let item = json!({ "type": "agentMessage", "id": "", "text": open });
-            for message in self.projector.completed(&item) {
-                if let Err(error) = self.run.out.record(message).await {
-                    tracing::warn!(%error, "the last words of a turn were not recorded");
-                }
+        if let Some(text) = self.text.replacement() {
+            self.run.out.replace_text(text);
+            // The engine cannot tell the last message from the text, which is another than its pieces.
+            if let Some(open) = self.text.open_text() {
+                let item = json!({ "type": "agentMessage", "id": "", "text": open });
+                last.extend(self.projector.completed(&item));
+            }
+        }
+        for message in last {
+            if let Err(error) = self.run.out.record(message).await {
+                tracing::warn!(%error, "the last messages of a turn were not recorded");
+                return;
             }
         }
     }
