@@ -89,7 +89,8 @@ fn build_one(
             let model: SharedAgent = Arc::new(ModelAgent::new(config.clone(), tools)?);
             match &config.switch {
                 Some(SwitchConfig { codex, .. }) => {
-                    let codex = Arc::new(CodexAgent::new(codex.clone(), services));
+                    let codex =
+                        Arc::new(CodexAgent::with_tools(codex.clone(), model.about().learns, services));
                     let own = NamedAgent { name: name.clone(), agent: model };
                     Arc::new(RuntimeSwitch::new(own, codex, live.clone()))
                 }

@@ -18,6 +18,7 @@ mod loaded_thread;
 pub mod migration;
 mod mirror;
 mod open_requests;
+mod own_server;
 pub mod patch_summary;
 pub mod projector;
 mod request;
@@ -45,6 +46,7 @@ use self::account::{StatusReader, ThreadFacts};
 use self::app_server::AppServer;
 use self::approvals::ApprovalPolicy;
 use self::dynamic_tools::ThreadTools;
+use self::migration::TOOLS_SERVER;
 use self::request::CodexRequest;
 use self::thread_report::ThreadReport;
 use self::turn_context::TurnContext;
@@ -108,8 +110,9 @@ impl CodexAgent {
     }
 
     /// The rules for requests of codex.
-    fn approval_policy(&self) -> ApprovalPolicy {
-        ApprovalPolicy { permissions: self.config.permissions.escalation, own_server: None }
+    fn approval_policy(&self, has_own_server: bool) -> ApprovalPolicy {
+        let own_server = has_own_server.then(|| TOOLS_SERVER.to_owned());
+        ApprovalPolicy { permissions: self.config.permissions.escalation, own_server }
     }
 }
 

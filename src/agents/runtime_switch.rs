@@ -73,6 +73,7 @@ impl Agent for RuntimeSwitch {
                 resume,
                 // Conversations are reviewed by the model, on either runtime.
                 learns: own.learns,
+                reviews: own.reviews,
                 ..codex
             },
         }
@@ -129,6 +130,10 @@ impl Agent for RuntimeSwitch {
 
     fn state_lines(&self) -> Vec<LocalizedText> {
         self.on(self.runtime()).state_lines()
+    }
+
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        self.on(self.runtime()).operator_lines()
     }
 
     fn review(&self, request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {

@@ -486,7 +486,7 @@ impl TestGateway {
                 let services = AgentServices::new(&self.config().0, store.clone());
                 let home = self.folder.path();
                 let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
-                let codex = CodexServers::new(host.clone(), home);
+                let codex = CodexServers::new(host.clone(), home, None);
                 self.codex_servers = Some(codex.clone());
                 build(&AgentServices { skills: skills.clone(), host, codex, ..services })
             }
