@@ -89,7 +89,7 @@ const INTEGRATION: &[Case] = &[
     (
         "test_session_exception_returns_partial_with_error",
         Tests(&[
-            "tests/it/codex/turns.rs::a_switched_agent_says_how_to_switch_back_when_codex_dies",
+            "tests/it/scenes/codex_runtime/turns.rs::a_failed_turn_of_codex_says_how_to_switch_back",
             "tests/it/codex/turns.rs::a_codex_that_dies_leaves_what_it_said_and_the_next_turn_resumes_the_thread",
             "src/agents/runtime_switch.rs::a_failure_of_codex_says_how_to_switch_back",
         ]),
@@ -121,7 +121,10 @@ const RUNTIME: &[Case] = &[
     ("values in any case", Tests(&["src/rules/agent_runtime.rs::a_word_in_any_case_names_a_runtime"])),
     (
         "other providers cannot be rerouted",
-        Tests(&["src/config/tests/codex_runtime.rs::a_model_at_openai_can_be_switched_and_is_not"]),
+        Tests(&[
+            "src/config/tests/codex_runtime.rs::a_model_at_openai_can_be_switched_and_is_not",
+            "tests/it/scenes/codex_runtime.rs::an_agent_that_cannot_be_switched_is_refused_with_the_reason",
+        ]),
     ),
     (
         "the version is parsed, with pre-releases and text behind it",
@@ -484,8 +487,12 @@ const SWITCH: &[Case] = &[
         ]),
     ),
     (
-        "one entry in the registry of commands: help and all surfaces",
-        Tests(&["tests/it/scenes/codex_runtime.rs::it_is_for_admins_and_only_they_find_it_in_the_help"]),
+        "one entry in the registry of commands: help and all surfaces, in chats and at the shell",
+        Tests(&[
+            "tests/it/scenes/codex_runtime.rs::it_is_for_admins_and_only_they_find_it_in_the_help",
+            "tests/it/control/codex.rs::codex_is_switched_through_the_running_process_and_without_one",
+            "tests/it/control/codex.rs::the_help_teaches",
+        ]),
     ),
     (
         "menus and completion of Telegram and Slack",
@@ -519,13 +526,23 @@ const MIGRATION: &[Case] = &[
     (
         "keys that codex has no place for are listed as skipped",
         Tests(&[
+            "src/agents/codex/migration/tests/servers.rs::a_secret_without_a_place_keeps_a_server_out_and_is_in_no_message",
             "src/agents/codex/migration/tests/servers.rs::lists_and_permissions_of_tools_keep_their_meaning",
-            "src/agents/codex/migration/tests/clashes.rs::the_report_tells_everything_in_sentences",
         ]),
     ),
     (
         "the formatter: types, quotes, inline tables, newline, tab, other controls, Windows paths",
         Tests(&["src/agents/codex/migration/tests/servers.rs::control_characters_are_escaped_and_come_back"]),
+    ),
+    (
+        "the formatter refuses values that TOML does not have",
+        OutOfScope(
+            "our values have types, and `toml_edit` writes them; a path that is not UTF-8 keeps its server out",
+        ),
+    ),
+    (
+        "a round trip: codex reads what was written",
+        Tests(&["tests/codex/migration.rs::codex_reads_every_entry_that_we_write"]),
     ),
     (
         "the earlier block is removed, alone and with content above and below it",
@@ -565,6 +582,16 @@ const MIGRATION: &[Case] = &[
         ]),
     ),
     (
+        "plugins: not asked for in a dry run",
+        OutOfScope(
+            "decided otherwise: a dry run prints the whole block, so it asks codex for its plugins too",
+        ),
+    ),
+    (
+        "plugins and servers of an earlier block are replaced",
+        Tests(&["src/agents/codex/migration/tests/arbitrary.rs::the_users_bytes_survive"]),
+    ),
+    (
         "plugins: a failure of the query does not stop the rest",
         Tests(&[
             "src/agents/codex/migration/tests/clashes.rs::plugins_that_codex_did_not_tell_in_time_stay_as_they_were",
@@ -580,8 +607,8 @@ const MIGRATION: &[Case] = &[
     (
         "default_permissions is a root key with a built-in profile",
         Tests(&[
+            "src/agents/codex/migration/tests/block.rs::an_empty_file_gets_only_our_part",
             "src/agents/codex/migration/tests/clashes.rs::a_profile_that_codex_would_not_know_is_not_written",
-            "tests/codex/migration.rs::codex_reads_every_entry_that_we_write",
         ]),
     ),
     (
@@ -604,7 +631,10 @@ const MIGRATION: &[Case] = &[
     ),
     (
         "two migrations at once may lose entries (known there)",
-        Tests(&["src/agents/codex/migration/tests/files.rs::a_change_that_comes_between_is_kept"]),
+        Tests(&[
+            "src/agents/codex/migration/tests/files.rs::a_change_that_comes_between_is_kept",
+            "src/agents/codex/migration/tests/files.rs::a_file_that_never_rests_is_given_up",
+        ]),
     ),
 ];
 
