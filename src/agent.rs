@@ -107,8 +107,13 @@ pub trait Agent: Send + Sync {
         Vec::new()
     }
 
+    /// Lines about parts of the agent for the operator's `talaria status`. Must not wait.
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        Vec::new()
+    }
+
     /// Reviews a conversation in the background: keeps notes and skills from it, with the tools that
-    /// [`AgentInfo::learns`] names. Called only for an agent that has some; dropped at a deadline.
+    /// [`AgentInfo::reviews`] names. Called only for an agent that has some; dropped at a deadline.
     fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
         Box::pin(async { Ok(ReviewResult::default()) })
     }

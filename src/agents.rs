@@ -12,6 +12,7 @@ pub mod guide;
 pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
+pub mod outside_tools;
 pub mod process;
 pub mod proxy;
 mod services;

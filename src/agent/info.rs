@@ -17,8 +17,11 @@ pub struct AgentInfo {
     /// `false` for an agent that never makes such requests: a request made for the agent that was configured before it
     /// must not run here.
     pub resume: bool,
-    /// The tools with which the agent learns.
+    /// The tools with which the agent learns: their use is counted, and a review becomes due.
     pub learns: LearningTools,
+    /// The tools with which the agent can review a conversation; see [`Agent::review`](super::Agent::review). None for
+    /// an agent without a model loop of ours, which may learn all the same: another agent then does its reviews.
+    pub reviews: LearningTools,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,
     /// Models that a person may choose among for a session, the usual one first; empty for an agent without a choice.

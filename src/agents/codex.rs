@@ -4,8 +4,10 @@
 //! ([`threads`]), whose id is stored with the session and resumed after a restart. A turn ([`turn_run`]) is started in the
 //! thread and followed ([`turn_loop`]) until codex ends it. A turn that may have run is never run again by itself.
 
+pub mod account;
 mod app_server;
 pub mod approvals;
+pub mod dynamic_tools;
 mod environment;
 mod failure;
 pub mod item_steps;
@@ -21,6 +23,7 @@ mod sorted_json;
 mod start;
 mod thread_report;
 mod threads;
+pub mod turn_context;
 mod turn_files;
 mod turn_guard;
 mod turn_loop;
@@ -35,10 +38,13 @@ use std::sync::Arc;
 use serde_json::json;
 use talaria_platform::{BoxFuture, CancellationToken};
 
+use self::account::{StatusReader, ThreadFacts};
 use self::app_server::AppServer;
 use self::approvals::ApprovalPolicy;
+use self::dynamic_tools::ThreadTools;
 use self::request::CodexRequest;
 use self::thread_report::ThreadReport;
+use self::turn_context::TurnContext;
 use self::turn_output::CodexOutput;
 use self::turn_run::TurnRun;
 use super::services::AgentServices;
@@ -48,6 +54,7 @@ use crate::agent::{
 };
 use crate::config::CodexConfig;
 use crate::i18n::{LocalizedText, TextKey};
+use crate::store::unix_now;
 
 pub use environment::codex_environment;
 pub use link::CodexLink;
@@ -56,15 +63,45 @@ pub use servers::CodexServers;
 /// The agent of kind `codex`.
 pub struct CodexAgent {
     config: CodexConfig,
+    /// Its tools that conversations teach something. Threads get a memory if it is one of them.
+    learns: LearningTools,
+    context: TurnContext,
+    tools: ThreadTools,
     server: AppServer,
     servers: Arc<CodexServers>,
 }
 
 impl CodexAgent {
-    /// An agent for this configuration. Starts nothing.
+    /// An agent for an entry of kind `codex`. Starts nothing.
     pub fn new(config: CodexConfig, services: &AgentServices) -> Self {
+        let offered = config.tools_server;
+        Self::with_tools(config, LearningTools { memory: offered, skills: offered }, services)
+    }
+
+    /// An agent whose threads have these of our own tools. Starts nothing.
+    pub fn with_tools(config: CodexConfig, learns: LearningTools, services: &AgentServices) -> Self {
         let servers = services.codex.clone();
-        Self { server: AppServer::new(config.clone(), servers.clone()), config, servers }
+        let memory = learns.memory.then(|| services.store.clone());
+        let skills = (learns.skills && config.tools_server).then(|| services.skills.clone());
+        Self {
+            learns,
+            context: TurnContext::new(memory.clone(), skills),
+            tools: ThreadTools::new(memory),
+            server: AppServer::new(config.clone(), servers.clone()),
+            config,
+            servers,
+        }
+    }
+
+    fn status_lines(&self, reader: StatusReader) -> Vec<LocalizedText> {
+        let policy = self.server.policy();
+        let facts = policy.as_ref().map(|policy| ThreadFacts {
+            model: policy.model.as_deref(),
+            approval: &policy.approval,
+            sandbox: &policy.sandbox,
+            profile: policy.profile.as_deref(),
+        });
+        self.server.account().lines(facts, reader, unix_now())
     }
 
     /// The rules for requests of codex.
@@ -84,7 +121,8 @@ impl Agent for CodexAgent {
             // A changed history is another session to us, and gets a thread of its own with that history.
             rewind: RewindSupport::Possible,
             resume: false,
-            learns: LearningTools::default(),
+            learns: self.learns,
+            reviews: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }
@@ -108,10 +146,11 @@ impl Agent for CodexAgent {
     }
 
     fn state_lines(&self) -> Vec<LocalizedText> {
-        let policy = self.server.policy().map(|policy| {
-            TextKey::StatusCodex.with("approval", policy.approval).with("sandbox", policy.sandbox)
-        });
-        policy.into_iter().collect()
+        self.status_lines(StatusReader::Room)
+    }
+
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        self.status_lines(StatusReader::Operator)
     }
 
     /// Archives the thread, so that a running codex frees it. One that does not run holds nothing.

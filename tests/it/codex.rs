@@ -3,6 +3,7 @@
 
 mod bad_peers;
 mod deadline;
+mod ours;
 mod scene;
 pub mod scripted_peer;
 mod stopping;

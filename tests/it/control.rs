@@ -5,6 +5,7 @@ mod approvals;
 mod audit;
 mod check;
 mod kind_commands;
+mod mcp;
 mod owner_key;
 mod pairing;
 mod reload;

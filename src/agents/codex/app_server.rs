@@ -11,6 +11,7 @@ use talaria_platform::{Backoff, CancellationToken};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::account::AccountState;
 use super::link::CodexLink;
 use super::servers::CodexServers;
 use super::start::{self, StartError};
@@ -35,6 +36,7 @@ struct ServerShared {
     /// Held while the process is started, so that it is started once.
     starting: tokio::sync::Mutex<()>,
     state: Mutex<ServerState>,
+    account: Arc<Mutex<AccountState>>,
     /// Fired when the agent is dropped, or the gateway ends.
     stop: CancellationToken,
 }
@@ -79,6 +81,7 @@ impl AppServer {
             servers,
             starting: tokio::sync::Mutex::default(),
             state: Mutex::new(state),
+            account: Arc::default(),
             stop,
         };
         Self { shared: Arc::new(shared) }
@@ -103,7 +106,7 @@ impl AppServer {
             return Err(StartError::Ending);
         }
         let started = tokio::select! {
-            started = start::start(&shared.config, &shared.servers) => started,
+            started = start::start(&shared.config, &shared.servers, &shared.account) => started,
             () = shared.stop.cancelled() => Err(StartError::Ending),
         };
         match started {
@@ -125,6 +128,11 @@ impl AppServer {
         let mut state = self.shared.state.lock();
         state.backoff.reset();
         state.not_before = None;
+    }
+
+    /// The account and its limits, as far as codex has told them.
+    pub fn account(&self) -> AccountState {
+        self.shared.account.lock().clone()
     }
 
     /// Notes the rules of a thread, for operators.
@@ -163,6 +171,7 @@ impl ServerShared {
         }
         let servers = self.servers.clone();
         servers.spawn("codex-router", link.clone().route(incoming));
+        servers.spawn("codex-account", link.clone().follow_account());
         servers.spawn("codex", self.supervise(link.clone(), users.subscribe()));
         LinkUse { link, users }
     }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
+use super::account::AccountState;
 use super::loaded_thread::{ActiveTurn, LoadedThread};
 use super::turn_queue::{QueueEnd, TurnQueue};
 use super::wire;
@@ -44,8 +45,10 @@ pub struct CodexLink {
     threads: Mutex<HashMap<String, LoadedThread>>,
     /// Changes with each news about a thread.
     news: watch::Sender<u64>,
-    /// The last rate limits that codex reported, as it wrote them.
-    rate_limits: Mutex<Option<Value>>,
+    /// The account and its limits, as codex reports them. Shared with the server, which outlives the process.
+    account: Arc<Mutex<AccountState>>,
+    /// Told when codex says that its account has changed.
+    account_news: Notify,
 }
 
 /// The right of a turn to the messages of a thread. Ends when it is dropped.
@@ -64,14 +67,19 @@ impl Drop for ThreadRoute {
 
 impl CodexLink {
     /// A link over a connection that has been initialized.
-    pub fn new(rpc: RpcClient, version: Option<(u64, u64, u64)>) -> Arc<Self> {
+    pub fn new(
+        rpc: RpcClient,
+        version: Option<(u64, u64, u64)>,
+        account: Arc<Mutex<AccountState>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             rpc,
             version,
             routes: Mutex::default(),
             threads: Mutex::default(),
             news: watch::Sender::new(0),
-            rate_limits: Mutex::default(),
+            account,
+            account_news: Notify::new(),
         })
     }
 
@@ -85,9 +93,19 @@ impl CodexLink {
         self.rpc.call(method, params, CALL).await
     }
 
-    /// The last rate limits that codex reported.
-    pub fn rate_limits(&self) -> Option<Value> {
-        self.rate_limits.lock().clone()
+    /// Learns the account now, and whenever codex says that it has changed. Ends with the process.
+    pub async fn follow_account(self: Arc<Self>) {
+        loop {
+            match self.call("account/read", json!({})).await {
+                Ok(answer) => self.account.lock().read_account(&answer.result),
+                Err(RpcError::Gone(_)) => return,
+                Err(error) => tracing::debug!(%error, "codex does not tell its account"),
+            }
+            tokio::select! {
+                () = self.account_news.notified() => {}
+                _ = self.rpc.gone() => return,
+            }
+        }
     }
 
     /// Takes all messages until the process is gone, and then tells every turn.
@@ -127,9 +145,10 @@ impl CodexLink {
     /// Notes what a message says about its thread.
     fn observe(&self, message: &IncomingMessage) {
         let params = &message.params;
-        if message.method == "account/rateLimits/updated" {
-            *self.rate_limits.lock() = Some(params["rateLimits"].clone());
-            return;
+        match message.method.as_str() {
+            "account/rateLimits/updated" => return self.account.lock().update_limits(params),
+            "account/updated" => return self.account_news.notify_one(),
+            _ => {}
         }
         let Some(thread) = wire::thread_of(params) else { return };
         let mut threads = self.threads.lock();

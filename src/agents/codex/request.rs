@@ -76,25 +76,25 @@ impl CodexRequest {
     /// The member `input` of `turn/start`. Pictures become files of their own, so that no line of the protocol is as
     /// large as a picture; codex keeps their content in its thread. Other files are put into the folder of the session,
     /// where codex can work with them.
-    pub fn wire_input(self, files: &mut TurnFiles, cwd: &Path) -> std::io::Result<Vec<Value>> {
+    pub fn wire_input(&self, files: &mut TurnFiles, cwd: &Path) -> std::io::Result<Vec<Value>> {
         let mut input = Vec::with_capacity(self.input.len());
-        let text = |text: String| json!({ "type": "text", "text": text });
-        for part in self.input {
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        for part in &self.input {
             input.push(match part {
                 PromptInput::Text { text: words } => text(words),
                 PromptInput::ImageUrl { url } => json!({ "type": "image", "url": url }),
                 PromptInput::Picture { mime, data } => match BASE64_STANDARD.decode(data) {
                     Ok(content) => {
-                        json!({ "type": "localImage", "path": files.add_picture(&mime, &content)? })
+                        json!({ "type": "localImage", "path": files.add_picture(mime, &content)? })
                     }
-                    Err(_) => text("(An attached picture cannot be read.)".to_owned()),
+                    Err(_) => text("(An attached picture cannot be read.)"),
                 },
                 PromptInput::File { name, data } => match BASE64_STANDARD.decode(data) {
                     Ok(content) => {
-                        let kept = files.add_attachment(cwd, &name, &content)?;
-                        text(format!("(An attached file is in the working folder: {kept})"))
+                        let kept = files.add_attachment(cwd, name, &content)?;
+                        text(&format!("(An attached file is in the working folder: {kept})"))
                     }
-                    Err(_) => text("(An attached file cannot be read.)".to_owned()),
+                    Err(_) => text("(An attached file cannot be read.)"),
                 },
             });
         }

@@ -4,6 +4,9 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::account::AccountState;
 use super::environment::codex_environment;
 use super::link::CodexLink;
 use super::servers::CodexServers;
@@ -73,6 +76,7 @@ impl StartError {
 pub async fn start(
     config: &CodexConfig,
     servers: &Arc<CodexServers>,
+    account: &Arc<Mutex<AccountState>>,
 ) -> Result<(Arc<CodexLink>, RpcIncoming), StartError> {
     make_workspace(&config.workspace)?;
     let process = servers.host.spawn(ProcessSpec {
@@ -96,7 +100,7 @@ pub async fn start(
         return Err(handshake_error(error, &rpc).await);
     }
     tracing::info!(version = ?version, "codex runs");
-    Ok((CodexLink::new(rpc, version), incoming))
+    Ok((CodexLink::new(rpc, version, account.clone()), incoming))
 }
 
 /// The reason of a failed handshake. The process is ended first, so that the log has its last words.

@@ -349,7 +349,16 @@ impl<'a> TurnLoop<'a> {
             let refusal = RpcFault::new(TOO_MANY, "too many requests wait for an answer");
             return send(self.link, id, Err(refusal)).await;
         }
-        let (run, items, policy) = (self.run, self.items.clone(), self.policy.clone());
+        let run = self.run;
+        if message.method == "item/tool/call" {
+            // The thread of the message is ours, and so is the person whose notes these are.
+            self.requests.begin(id, async move {
+                let result = run.agent.tools.call(&message.params, run.turn, run.out, run.stop).await;
+                ApprovalAnswer { reply: Ok(result), remark: None, halts: false, kept_grant: None }
+            });
+            return;
+        }
+        let (items, policy) = (self.items.clone(), self.policy.clone());
         let (thread, cwd) = (self.thread, self.cwd);
         self.requests.begin(id, async move {
             let context = ApprovalContext { out: run.out, cwd, items: &items, policy: &policy, thread };

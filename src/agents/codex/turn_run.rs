@@ -14,6 +14,7 @@ use super::link::{CodexLink, ThreadRoute};
 use super::request::CodexRequest;
 use super::thread_report::ThreadReport;
 use super::threads::{OpenThread, ThreadOpener};
+use super::turn_context::FRAGMENTS_SINCE;
 use super::turn_files::TurnFiles;
 use super::turn_guard::TurnGuard;
 use super::turn_loop::{LoopEnd, TurnLoop};
@@ -50,20 +51,25 @@ struct StartedTurn {
 impl TurnRun<'_> {
     /// Runs the turn to its end.
     pub async fn run(&self, prepared: PreparedTurn) -> Result<TurnEnd, AgentError> {
-        let started = async {
+        let unfit = || AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
+        let request = CodexRequest::parse(&prepared.request).ok_or_else(unfit)?;
+        let report = ThreadReport::read(self.turn.upstream.as_ref());
+        let opened = async {
             let used = self.agent.server.connect().await.map_err(|error| {
                 tracing::error!(%error, "there is no codex for the turn");
                 error.agent_error()
             })?;
-            let thread = self.open_thread(&used.link, &prepared).await?;
+            let thread = self.open_thread(&used.link, &request, report).await?;
             Ok((used, thread))
         };
         // Until the turn is started there is nothing to interrupt.
         let (used, thread) = tokio::select! {
-            started = started => started?,
+            opened = opened => opened?,
             () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
         };
-        let started = self.start_turn(&used, thread, prepared).await?;
+        let started = self.start_turn(&used, thread, request).await?;
+        // Codex has it now.
+        drop(prepared);
         let end = self.follow(&used.link, started).await;
         if end.is_ok() {
             self.agent.server.worked();
@@ -75,11 +81,10 @@ impl TurnRun<'_> {
     async fn open_thread(
         &self,
         link: &Arc<CodexLink>,
-        prepared: &PreparedTurn,
+        request: &CodexRequest,
+        report: Option<ThreadReport>,
     ) -> Result<OpenThread, AgentError> {
-        let request = parse(prepared)?;
         let cwd = self.folder()?;
-        let report = ThreadReport::read(self.turn.upstream.as_ref());
         if let Some(report) = &report
             && tokio::time::timeout(EARLIER_TURN, link.idle(&report.thread)).await.is_err()
         {
@@ -88,17 +93,28 @@ impl TurnRun<'_> {
                 TextKey::BrokeCodexEarlier,
             ));
         }
+        let mut extra: Vec<_> =
+            self.agent.tools.specs().map(|tools| ("dynamicTools", tools)).into_iter().collect();
+        if !takes_fragments(link) {
+            let words = self.agent.context.instructions(&self.told_turn(request)).await;
+            extra.extend(words.map(|words| ("developerInstructions", json!(words))));
+        }
         let opener = ThreadOpener {
             config: &self.agent.config,
             link,
             out: self.out,
             cwd: &cwd,
             history: &request.history,
-            extra: Vec::new(),
+            extra,
         };
         let thread = opener.open(report).await?;
         self.agent.server.note_policy(&thread.policy);
         Ok(thread)
+    }
+
+    /// The turn with the words that the request kept of it.
+    fn told_turn(&self, request: &CodexRequest) -> AgentTurn {
+        AgentTurn { context: request.context.clone(), ..self.turn.clone() }
     }
 
     /// The folder of the session. It is made if it is missing.
@@ -121,18 +137,21 @@ impl TurnRun<'_> {
         &self,
         used: &LinkUse,
         thread: OpenThread,
-        prepared: PreparedTurn,
+        request: CodexRequest,
     ) -> Result<StartedTurn, AgentError> {
-        let (link, mut thread) = (&used.link, thread);
+        let (link, mut thread, cwd) = (&used.link, thread, self.folder()?);
         let mut files = TurnFiles::new(self.agent.servers.pictures().join(&self.turn.id.0));
-        let input = self.input(&prepared, &mut files)?;
+        let input = request.wire_input(&mut files, Path::new(&cwd)).map_err(|error| {
+            tracing::error!(%error, "the attachments of a prompt cannot be stored");
+            AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
+        })?;
         let mut has_resumed = false;
         loop {
             let Some(route) = link.attach(&thread.id) else {
                 let busy = AgentErrorKind::Busy { after: None, rate_limited: false };
                 return Err(AgentError::new(busy, TextKey::BrokeCodexEarlier));
             };
-            let params = self.turn_params(&thread, &input);
+            let params = self.turn_params(link, &thread, &request, &input).await;
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
             let error = match link.call("turn/start", Value::Object(params)).await {
                 Ok(answer) => {
@@ -149,8 +168,8 @@ impl TurnRun<'_> {
                     has_resumed = true;
                     drop((route, guard));
                     link.remove_thread(&thread.id);
-                    let report = ThreadReport { thread: thread.id.clone(), cwd: self.folder()?, begun: true };
-                    thread = self.reopen(link, report, &prepared).await?;
+                    let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
+                    thread = self.open_thread(link, &request, Some(report)).await?;
                     continue;
                 }
             }
@@ -158,34 +177,13 @@ impl TurnRun<'_> {
         }
     }
 
-    async fn reopen(
+    async fn turn_params(
         &self,
-        link: &Arc<CodexLink>,
-        report: ThreadReport,
-        prepared: &PreparedTurn,
-    ) -> Result<OpenThread, AgentError> {
-        let request = parse(prepared)?;
-        let opener = ThreadOpener {
-            config: &self.agent.config,
-            link,
-            out: self.out,
-            cwd: &report.cwd.clone(),
-            history: &request.history,
-            extra: Vec::new(),
-        };
-        opener.open(Some(report)).await
-    }
-
-    /// The member `input` of the request.
-    fn input(&self, prepared: &PreparedTurn, files: &mut TurnFiles) -> Result<Vec<Value>, AgentError> {
-        let cwd = self.folder()?;
-        parse(prepared)?.wire_input(files, Path::new(&cwd)).map_err(|error| {
-            tracing::error!(%error, "the attachments of a prompt cannot be stored");
-            AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
-        })
-    }
-
-    fn turn_params(&self, thread: &OpenThread, input: &[Value]) -> Map<String, Value> {
+        link: &CodexLink,
+        thread: &OpenThread,
+        request: &CodexRequest,
+        input: &[Value],
+    ) -> Map<String, Value> {
         let config = &self.agent.config;
         let mut params = Map::new();
         params.insert("threadId".to_owned(), json!(thread.id));
@@ -195,6 +193,12 @@ impl TurnRun<'_> {
         }
         if let Some(effort) = &config.effort {
             params.insert("effort".to_owned(), json!(effort));
+        }
+        if takes_fragments(link) {
+            let epoch = link.thread(&thread.id).map_or(0, |state| state.epoch);
+            if let Some(fragments) = self.agent.context.fragments(&self.told_turn(request), epoch).await {
+                params.insert("additionalContext".to_owned(), fragments);
+            }
         }
         params
     }
@@ -248,7 +252,7 @@ impl TurnRun<'_> {
     }
 }
 
-fn parse(prepared: &PreparedTurn) -> Result<CodexRequest, AgentError> {
-    CodexRequest::parse(&prepared.request)
-        .ok_or_else(|| AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume))
+/// Whether this codex takes words beside the prompt. One that does not tell its version is new.
+fn takes_fragments(link: &CodexLink) -> bool {
+    link.version.is_none_or(|(major, minor, _)| (major, minor) >= FRAGMENTS_SINCE)
 }

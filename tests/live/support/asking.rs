@@ -98,6 +98,7 @@ impl Agent for Asker {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
             models: Vec::new(),
         }
