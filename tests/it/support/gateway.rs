@@ -84,6 +84,8 @@ pub struct Setup {
     pub review: talaria::config::ReviewConfig,
     /// Budgets of tokens.
     pub budget: BudgetConfig,
+    /// How running tools are shown.
+    pub steps: talaria::config::StepsSetting,
     /// Models of the agent that people may choose, the usual one first.
     pub models: &'static [&'static str],
 }
@@ -118,6 +120,7 @@ impl Default for Setup {
             words: TextCatalog::default(),
             review: talaria::config::ReviewConfig::default(),
             budget: BudgetConfig::default(),
+            steps: talaria::config::StepsSetting::default(),
             models: &[],
         }
     }
@@ -466,7 +469,7 @@ impl TestGateway {
                 review: self.setup.review.clone(),
             },
             display: DisplaySettings {
-                steps: true,
+                steps: self.setup.steps,
                 edits: self.setup.edits,
                 reactions: self.setup.reactions,
             },
