@@ -25,7 +25,7 @@ use crate::agents::runtime_switch::{RuntimeControl, SwitchTable};
 use crate::agents::skills::SkillLibrary;
 use crate::agents::{self, AgentServices, process};
 use crate::command::CommandRunner;
-use crate::config::{Config, ConfigSources, StepsSetting};
+use crate::config::{Config, ConfigSources};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
 use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
 use crate::hub::Hub;
@@ -138,7 +138,7 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         platforms: platforms.accounts,
         settings: settings(config),
         display: DisplaySettings {
-            steps: config.display.steps == StepsSetting::Line,
+            steps: config.display.steps,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
             reactions: config.display.reactions,
         },

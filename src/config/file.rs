@@ -211,9 +211,11 @@ pub struct DisplaySection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepsSetting {
-    /// One line with the tool's name, gone when the answer is complete.
+    /// One line with the tool's name and its subject, such as the command; gone when the answer is complete.
     #[default]
     Line,
+    /// One line with the tool's name only, for rooms where not everybody should read commands and paths.
+    Name,
     /// Running tools are not shown.
     Hidden,
 }

@@ -76,7 +76,12 @@ impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
 /// agent are sent, and tool calls with their results if the agent has tools; some servers refuse empty messages.
 /// `include_usage` asks for token counts, which not every server supports.
 pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage: bool) -> Vec<u8> {
-    let CompletionRequest { context, history, prompt, parts: given, images, files, params, with_tools } =
+    request_body(model, chat_messages(question), question.params, include_usage)
+}
+
+/// The messages of a request; see [`chat_request`].
+pub fn chat_messages(question: &CompletionRequest<'_>) -> Vec<Value> {
+    let CompletionRequest { context, history, prompt, parts: given, images, files, with_tools, .. } =
         *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
     if !is_blank(context) {
@@ -102,7 +107,16 @@ pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage
         ([_, ..], _, _) => json!({ "role": "user", "content": given }),
         ([], images, files) => json!({ "role": "user", "content": parts(prompt, images, files) }),
     });
+    messages
+}
 
+/// The body of a request with these messages.
+pub fn request_body(
+    model: &str,
+    messages: Vec<Value>,
+    params: Option<&agent::ModelParams>,
+    include_usage: bool,
+) -> Vec<u8> {
     let mut request = json!({ "model": model, "messages": messages, "stream": true });
     if include_usage {
         request["stream_options"] = json!({ "include_usage": true });

@@ -7,19 +7,21 @@
 const HIDDEN: &str = "[…]";
 
 /// Parts of names whose values are secrets.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 10] = [
     "password",
     "passwd",
     "passphrase",
     "secret",
     "token",
     "apikey",
-    "api_key",
     "api-key",
     "credential",
     "private",
-    "auth",
+    "authorization",
 ];
+
+/// Ends of names whose values are secrets.
+const NAME_ENDS: [&str; 3] = ["_key", "-key", "auth"];
 
 /// Beginnings of keys that well-known services give out.
 const PREFIXES: [&str; 13] = [
@@ -95,7 +97,11 @@ fn mask_word(word: &str) -> String {
 fn names_secret(name: &str) -> bool {
     let name = name.trim_matches(['"', '\'']).trim_start_matches('-').to_ascii_lowercase();
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    is_plain && (name == "key" || name.ends_with("_key") || NAMES.iter().any(|part| name.contains(part)))
+    let is_count = name.ends_with("tokens");
+    let is_secret = name == "key"
+        || NAME_ENDS.iter().any(|end| name.ends_with(end))
+        || NAMES.iter().any(|part| name.contains(part));
+    is_plain && is_secret && !is_count
 }
 
 /// Whether a key follows this word of a header.
@@ -147,6 +153,8 @@ mod tests {
             "ls -la src/agents/model/tool_calls.rs",
             "https://example.org/a@b",
             "echo basics of bearers",
+            "git log --author=Ann --author Bob",
+            "run --max-tokens 500 key-value keyboard=us",
         ] {
             assert_eq!(mask_secrets(line), line);
         }

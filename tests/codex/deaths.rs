@@ -6,7 +6,10 @@ use rustix::process::Signal;
 
 use crate::it::upstream::Gate;
 use crate::responses::{runs, says, says_behind, says_half, told};
-use crate::scene::Scene;
+use crate::scene::{CUT_SHORT, Scene};
+
+/// Words below an answer that ended with us.
+const INTERRUPTED: &str = "(interrupted";
 
 /// A command that leaves a mark each time it runs, and the path of the marks.
 fn marking(scene: &Scene) -> (String, PathBuf) {
@@ -32,8 +35,9 @@ async fn introduced() -> Scene {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_codex_that_was_killed_between_turns_is_not_missed() {
-    let scene = introduced().await;
+    let mut scene = introduced().await;
     scene.codex_is_killed();
+    scene.logs("codex ended by itself").await;
     remembers(&scene).await;
 }
 
@@ -45,7 +49,7 @@ async fn a_codex_that_is_killed_while_it_answers_leaves_the_text_there_is() {
     scene.answers_with(&question, "So far so").await;
     scene.codex_is_killed();
     let end = scene.ends(&question).await;
-    assert!(end.contains("So far so") && end.contains("⚠️"), "{end}\n{scene}");
+    assert!(end.contains("So far so") && end.contains(CUT_SHORT), "{end}\n{scene}");
     remembers(&scene).await;
 }
 
@@ -58,7 +62,7 @@ async fn a_codex_that_is_killed_while_an_approval_waits_runs_nothing() {
     let asked = scene.is_asked(1).await;
     scene.codex_is_killed();
     let end = scene.ends(&question).await;
-    assert!(end.contains("⚠️"), "{end}\n{scene}");
+    assert!(end.contains(CUT_SHORT), "{end}\n{scene}");
     scene.approves(&asked);
     remembers(&scene).await;
     assert!(!marks.exists());
@@ -84,7 +88,7 @@ async fn we_are_killed_while_codex_answers_and_nothing_is_asked_twice() {
     let prompts = scene.model.prompts().len();
     scene.gateway_starts().await;
     let end = scene.ends(&question).await;
-    assert!(end.contains("So far so") && end.contains("⚠️"), "{end}\n{scene}");
+    assert!(end.contains("So far so") && end.contains(INTERRUPTED), "{end}\n{scene}");
     assert_eq!(scene.model.prompts().len(), prompts, "{scene}");
     remembers(&scene).await;
 }
@@ -101,7 +105,7 @@ async fn we_are_killed_while_an_approval_waits_and_it_is_denied() {
     scene.approves(&asked);
     scene.gateway_starts().await;
     let end = scene.ends(&question).await;
-    assert!(end.contains("⚠️"), "{end}\n{scene}");
+    assert!(end.contains(INTERRUPTED), "{end}\n{scene}");
     remembers(&scene).await;
     assert!(!marks.exists());
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::codex_home::{KEY, KEY_VARIABLE};
 use crate::responses::{has_no_room, is_cut_after, refuses, says, told};
-use crate::scene::{Scene, SceneSetup};
+use crate::scene::{CUT_SHORT, Scene, SceneSetup};
 
 /// Parts of codex' own words, which belong into the log.
 const FOREIGN: [&str; 9] = [
@@ -19,10 +19,10 @@ const FOREIGN: [&str; 9] = [
     KEY,
 ];
 
-/// Checks that a final message is a warning in our words.
+/// Checks that a final message says in our words why there is no whole answer.
 #[track_caller]
-fn assert_warns(scene: &Scene, end: &str) {
-    assert!(end.contains("⚠️"), "{end}\n{scene}");
+fn assert_explains(scene: &Scene, end: &str) {
+    assert!(end.contains(CUT_SHORT), "{end}\n{scene}");
     for words in FOREIGN {
         assert!(!end.contains(words), "{words} in {end}");
     }
@@ -40,7 +40,7 @@ async fn errors_of_the_provider_are_told_and_the_next_turn_works() {
             .answers(refuses(status))
             .answers(refuses(status));
         let end = scene.turn(&format!("with {status}")).await;
-        assert_warns(&scene, &end);
+        assert_explains(&scene, &end);
         scene.model.forgets_answers();
         scene.model.answers(says(["Better."]));
         assert_eq!(scene.turn("and now?").await, "Better.", "after {status}");
@@ -65,7 +65,7 @@ async fn an_error_over_http_is_an_error_there_too() {
 async fn a_missing_key_is_told() {
     let scene = Scene::with(SceneSetup { without_key: true, ..SceneSetup::default() }).await;
     let end = scene.turn("hi").await;
-    assert_warns(&scene, &end);
+    assert_explains(&scene, &end);
     assert!(scene.model.prompts().is_empty());
     let checked = scene.checks().await;
     assert!(checked.contains(KEY_VARIABLE), "{checked}");
@@ -78,7 +78,7 @@ async fn a_cut_answer_that_is_begun_again_is_shown_once() {
     assert_eq!(scene.turn("go").await, "The whole answer.");
     scene.model.answers(is_cut_after("The half that")).answers(is_cut_after("The half that there is"));
     let end = scene.turn("again").await;
-    assert_warns(&scene, &end);
+    assert_explains(&scene, &end);
     assert_eq!(end.matches("The half that").count(), 1, "{end}");
     assert!(end.contains("The half that there is"), "{end}");
     scene.model.answers(says(["Better."]));
@@ -96,7 +96,7 @@ async fn a_full_context_is_told_and_made_smaller() {
     scene.model.answers(says(["Ann was here."])).answers(says(["I go on."]));
     let end = scene.ends(&question).await;
     if !end.contains("I go on.") {
-        assert_warns(&scene, &end);
+        assert_explains(&scene, &end);
         assert_eq!(scene.turn("go on").await, "I go on.");
     }
     let last = told(scene.model.prompts().last().unwrap()).join("\n");

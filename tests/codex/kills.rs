@@ -17,10 +17,10 @@ const TRIALS: [u64; 2] = [20, 200];
 const AT_ONCE: usize = 4;
 
 /// Latest moment of a kill, after which the turn is usually over.
-const LATEST: Duration = Duration::from_millis(1500);
+const LATEST: Duration = Duration::from_millis(1200);
 
-/// The command. It runs in the folder of the session.
-const COMMAND: &str = "echo mark >> marks";
+/// The command. It runs in the folder of the session, and long enough to be hit.
+const COMMAND: &str = "echo mark >> marks; sleep 0.4";
 
 #[derive(Clone, Copy, Debug)]
 enum Victim {
@@ -79,10 +79,13 @@ impl Trial {
             scene.says("/stop");
         }
         self.talks(&scene, &question, &mut seen).await;
-        let question = scene.says("and now?");
-        let mut later = scene.asked().len();
-        self.talks(&scene, &question, &mut later).await;
-        let end = scene.ends(&question).await;
+        // A prompt that reached a dying codex is not repeated by itself, because it may have run.
+        let mut end = String::new();
+        for _ in 0..2 {
+            if !end.contains("All is well.") {
+                end = scene.turn("and now?").await;
+            }
+        }
         assert!(end.contains("All is well."), "{self:?}: {end}\n{scene}");
 
         let marks =

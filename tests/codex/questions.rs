@@ -70,7 +70,7 @@ async fn a_question_with_options_is_answered_by_one_of_them() {
     scene.model.answers(asks("Tea or coffee?", &["Tea", "Coffee"])).answers(says(["Coffee it is."]));
     let question = scene.says("make me something");
     let asked = scene.is_asked(1).await;
-    for words in ["Tea or coffee?", "1. Tea", "2. Coffee"] {
+    for words in ["Tea or coffee?", "1. `Tea`", "2. `Coffee`"] {
         assert!(asked.text.contains(words), "{words} in {}", asked.text);
     }
     scene.says(&format!("/answer {} 2", asked.code));

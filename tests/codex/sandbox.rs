@@ -3,20 +3,19 @@
 use serde_json::json;
 
 use crate::codex_home::CodexOptions;
-use crate::it::upstream::Gate;
 use crate::patches::found;
-use crate::responses::{adds_file, calls, says, says_behind, told};
+use crate::responses::{adds_file, calls, says, told};
 use crate::scene::{Scene, SceneSetup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_within_the_sandbox_is_a_step_and_asks_nobody() {
     let scene = Scene::start().await;
-    let gate = Gate::new();
-    scene.model.answers(calls("exec_command", &json!({ "cmd": "echo from the sandbox" })));
-    scene.model.answers(says_behind("It said", &gate, " so."));
+    let gate = scene.home.path().join("gate");
+    let command = format!("until test -e {}; do sleep 0.05; done; echo from the sandbox", gate.display());
+    scene.model.answers(calls("exec_command", &json!({ "cmd": command }))).answers(says(["It said so."]));
     let question = scene.says("go");
-    scene.answers_with(&question, "echo from the sandbox").await;
-    gate.open();
+    scene.answers_with(&question, "until test -e").await;
+    std::fs::write(gate, "").unwrap();
     assert_eq!(scene.ends(&question).await, "It said so.");
     assert!(scene.asked().is_empty(), "{scene}");
     let last = told(&scene.model.prompts()[1]);

@@ -1,6 +1,7 @@
 //! Rooms and HTTP clients before our gateway, the real codex behind it.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -19,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The owner's key of the agent server.
 const OWNER: &str = "a-key-of-the-owner-that-is-long-enough";
+
+/// Words below an answer that is not whole.
+pub const CUT_SHORT: &str = "(cut short: ";
 
 /// The room of most scenes.
 pub const ROOM: &str = "garden";
@@ -98,6 +102,11 @@ impl Scene {
         gateway.dies().await;
     }
 
+    /// Waits until the gateway's log contains this.
+    pub async fn logs(&mut self, words: &str) {
+        self.gateway.as_mut().expect("it runs").logs(words).await;
+    }
+
     /// Ids of the codex processes.
     pub fn codex_processes(&self) -> Vec<i32> {
         processes::called(&self.home.program())
@@ -117,25 +126,35 @@ impl Scene {
 
     /// Waits until neither codex nor anything that it started is left.
     pub async fn nothing_is_left(&self) {
-        let gone = async {
-            // Processes that are not ours cannot be waited for.
-            while !processes::mentioning(self.home.path()).is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let gone = tokio::time::timeout(PATIENCE, gone).await.is_ok();
-        assert!(gone, "processes are left: {:?}\n{self}", processes::mentioning(self.home.path()));
+        self.only_these_are_left(&[]).await;
     }
 
-    /// Waits until codex has no commands any more.
-    pub async fn only_codex_is_left(&self) {
+    /// Everything that runs for this scene.
+    pub fn processes(&self) -> Vec<i32> {
+        processes::mentioning(self.home.path())
+    }
+
+    /// Waits until nothing but these processes runs for this scene.
+    pub async fn only_these_are_left(&self, known: &[i32]) {
         let gone = async {
-            while processes::mentioning(self.home.path()).len() > self.codex_processes().len() {
+            // Processes that are not ours cannot be waited for.
+            while self.processes().iter().any(|process| !known.contains(process)) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         let gone = tokio::time::timeout(PATIENCE, gone).await.is_ok();
-        assert!(gone, "processes are left: {:?}\n{self}", processes::mentioning(self.home.path()));
+        assert!(gone, "processes are left: {:?}\n{self}", self.processes());
+    }
+
+    /// Waits until a command has made this file.
+    pub async fn exists(&self, file: &Path) {
+        let made = async {
+            while !file.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let made = tokio::time::timeout(PATIENCE, made).await.is_ok();
+        assert!(made, "{} should be there\n{self}", file.display());
     }
 
     /// Ann writes in the usual room.
@@ -272,10 +291,11 @@ impl fmt::Display for Scene {
     }
 }
 
-/// The finished answer to a question; asks reply to it too.
+/// The finished answer to a question. Asks reply to it too, and the notices that nobody answered them.
 fn final_of(shown: &[Shown], question: &EventId) -> Option<String> {
+    let is_about_ask = |text: &str| code_of(text).is_some() || text.starts_with("Denied, because ");
     let is_final = |shown: &&Shown| {
-        shown.replies_to(question) && shown.body().done && code_of(&shown.bodies[0].markdown).is_none()
+        shown.replies_to(question) && shown.body().done && !is_about_ask(&shown.bodies[0].markdown)
     };
     shown.iter().rfind(is_final).map(|shown| shown.body().markdown.clone())
 }

@@ -43,11 +43,10 @@ async fn stop_ends_a_command_that_runs() {
     scene.model.answers(runs(&format!("touch {}; sleep 600", begun.display())));
     let question = scene.says("wait");
     let asked = scene.is_asked(1).await;
+    let known = scene.processes();
     scene.approves(&asked);
-    while !begun.exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    scene.exists(&begun).await;
     scene.says("/stop");
     scene.ends(&question).await;
-    scene.only_codex_is_left().await;
+    scene.only_these_are_left(&known).await;
 }

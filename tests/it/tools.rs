@@ -1,5 +1,6 @@
 //! Agents with tools, between a room and a scripted model server: the loop, its limits, and its transcript.
 
+mod after_codex;
 mod budget;
 mod limits;
 mod looping;

@@ -1,10 +1,10 @@
 //! Turns completed items of codex into messages of our transcript. Pure.
 //!
 //! An item that ran a tool becomes a message with one call and the message with its result, so a transcript is legal
-//! after every item. Only items make messages, never deltas. Everything in an item is a stranger's text: names are
+//! after every item. Only items make messages, never deltas, and only when they end: by themselves or with their turn. Everything in an item is a stranger's text: names are
 //! cleaned, arguments and results are cut to size.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value, json};
 
@@ -27,6 +27,12 @@ const ID_CHARS: usize = 9;
 /// Items that are remembered, to tell a repeated one from a new one. No turn that anybody waits for has more.
 const KNOWN_ITEMS: usize = 4096;
 
+/// Calls that run at once and are remembered for the case that the turn ends first.
+const OPEN_CALLS: usize = 32;
+
+/// Result of a call that did not end before its turn.
+const NO_END: &str = "[no result: the turn ended before this call did. It may have had its effect, or still run; it was not repeated]";
+
 /// The transcript of one turn as it grows.
 #[derive(Debug)]
 pub struct Projector {
@@ -39,12 +45,16 @@ pub struct Projector {
     has_prompt: bool,
     /// How often an item was completed, by the id of its first call; at most [`KNOWN_ITEMS`].
     completions: HashMap<String, u32>,
+    /// Calls that began and did not end, by their items; at most [`OPEN_CALLS`].
+    open_calls: VecDeque<(String, EndedCall)>,
 }
 
 /// A tool call that has ended.
+#[derive(Debug)]
 struct EndedCall {
     name: String,
-    arguments: Value,
+    /// The text of a JSON object.
+    arguments: String,
     result: String,
 }
 
@@ -57,12 +67,36 @@ impl Projector {
             tool_iterations: 0,
             has_prompt: false,
             completions: HashMap::new(),
+            open_calls: VecDeque::new(),
         }
+    }
+
+    /// Remembers an item that began, in case it does not end before its turn.
+    pub fn started(&mut self, item: &Value) {
+        let (id, Some(call)) = (text_field(item, "id"), ended_call(item)) else { return };
+        self.open_calls.retain(|(known, _)| known != id);
+        if self.open_calls.len() == OPEN_CALLS {
+            self.open_calls.pop_front();
+        }
+        let id = id[..id.floor_char_boundary(NOTE_BYTES)].to_owned();
+        self.open_calls.push_back((id, EndedCall { result: NO_END.to_owned(), ..call }));
+    }
+
+    /// The messages of the calls that did not end before their turn. Codex does not complete items that an interrupt
+    /// ended, and a command may outlive a turn that is complete.
+    pub fn broken_off(&mut self) -> Vec<SessionMessage> {
+        let open = std::mem::take(&mut self.open_calls);
+        open.into_iter().flat_map(|(id, call)| self.tool_call(&id, call)).collect()
     }
 
     /// The messages of a completed item, in order. None for reasoning, which the next message of the agent takes, and for
     /// the prompt, which the engine has stored.
     pub fn completed(&mut self, item: &Value) -> Vec<SessionMessage> {
+        let id = text_field(item, "id");
+        if let Some(call) = ended_call(item) {
+            self.open_calls.retain(|(known, _)| known != id);
+            return self.tool_call(id, call);
+        }
         match text_field(item, "type") {
             "" => Vec::new(),
             "userMessage" => self.user_message(item),
@@ -71,10 +105,6 @@ impl Projector {
                 self.keep_reasoning(item);
                 Vec::new()
             }
-            "commandExecution" => self.tool_call(item, command_call(item)),
-            "fileChange" => self.tool_call(item, patch_call(item)),
-            "mcpToolCall" => self.tool_call(item, mcp_call(item)),
-            "dynamicToolCall" => self.tool_call(item, dynamic_call(item)),
             kind => vec![note(kind, &note_text(kind, item))],
         }
     }
@@ -123,11 +153,11 @@ impl Projector {
         Some(std::mem::take(&mut self.reasoning)).filter(|reasoning| !reasoning.is_empty())
     }
 
-    fn tool_call(&mut self, item: &Value, call: EndedCall) -> Vec<SessionMessage> {
+    fn tool_call(&mut self, item_id: &str, call: EndedCall) -> Vec<SessionMessage> {
         self.tool_iterations = self.tool_iterations.saturating_add(1);
         let EndedCall { name, arguments, result } = call;
-        let (id, name) = (self.call_id(text_field(item, "id")), clean_name(&name));
-        let function = json!({ "name": name, "arguments": arguments_text(&arguments) });
+        let (id, name) = (self.call_id(item_id), clean_name(&name));
+        let function = json!({ "name": name, "arguments": arguments });
         let tool_calls = vec![json!({ "id": id, "type": "function", "function": function })];
         let called = SessionMessage {
             tools: Some(ToolActivity::Calls { tool_calls }),
@@ -189,6 +219,17 @@ fn arguments_text(arguments: &Value) -> String {
     }
 }
 
+/// The call of an item that runs a tool; `None` for every other item.
+fn ended_call(item: &Value) -> Option<EndedCall> {
+    match text_field(item, "type") {
+        "commandExecution" => Some(command_call(item)),
+        "fileChange" => Some(patch_call(item)),
+        "mcpToolCall" => Some(mcp_call(item)),
+        "dynamicToolCall" => Some(dynamic_call(item)),
+        _ => None,
+    }
+}
+
 fn command_call(item: &Value) -> EndedCall {
     let mut arguments = json!({ "command": text_field(item, "command") });
     if !text_field(item, "cwd").is_empty() {
@@ -203,7 +244,11 @@ fn command_call(item: &Value) -> EndedCall {
         _ => String::new(),
     };
     let separator = if output.is_empty() || output.ends_with('\n') || end.is_empty() { "" } else { "\n" };
-    EndedCall { name: "exec_command".to_owned(), arguments, result: format!("{output}{separator}{end}") }
+    EndedCall {
+        name: "exec_command".to_owned(),
+        arguments: arguments_text(&arguments),
+        result: format!("{output}{separator}{end}"),
+    }
 }
 
 /// Neither the call nor its result contains what was written: the files have it.
@@ -216,7 +261,7 @@ fn patch_call(item: &Value) -> EndedCall {
         _ => "done",
     };
     let shown = cap_result(summary);
-    let arguments = json!({ "changes": shown });
+    let arguments = arguments_text(&json!({ "changes": shown }));
     EndedCall { name: "apply_patch".to_owned(), arguments, result: format!("[{status}] {shown}") }
 }
 
@@ -229,7 +274,7 @@ fn mcp_call(item: &Value) -> EndedCall {
         }
         message => format!("Error: {message}"),
     };
-    EndedCall { name, arguments: item["arguments"].clone(), result: cap_result(result) }
+    EndedCall { name, arguments: arguments_text(&item["arguments"]), result: cap_result(result) }
 }
 
 /// The texts of an MCP result, with a word for everything else.
@@ -253,7 +298,7 @@ fn dynamic_call(item: &Value) -> EndedCall {
     let text = if parts.is_empty() { "[no result]".to_owned() } else { parts.join("\n") };
     let has_failed = item["success"] == false || item["status"] == "failed";
     let result = if has_failed { format!("Error: {text}") } else { text };
-    EndedCall { name, arguments: item["arguments"].clone(), result: cap_result(result) }
+    EndedCall { name, arguments: arguments_text(&item["arguments"]), result: cap_result(result) }
 }
 
 /// A part of a result: its text if it has the type of texts, else the name of its type.

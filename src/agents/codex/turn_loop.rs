@@ -172,10 +172,9 @@ impl<'a> TurnLoop<'a> {
         }
     }
 
-    /// Shows that steps have ended, and the text as it should be.
+    /// Shows that steps have ended, and the text as it should be; records everything that did not end before the turn.
     pub async fn close(&mut self, end: &LoopEnd) {
         self.show_notice(None);
-        let mut last = Vec::new();
         if !matches!(end, LoopEnd::Done) {
             for step in self.steps.broken_off() {
                 self.run.out.emit(TurnEvent::Step(step));
@@ -183,15 +182,16 @@ impl<'a> TurnLoop<'a> {
         }
         if let Some(text) = self.text.replacement() {
             self.run.out.replace_text(text);
-            // The engine cannot tell the last message from the text, which is another than its pieces.
-            if let Some(open) = self.text.open_text() {
-                let item = json!({ "type": "agentMessage", "id": "", "text": open });
-                last.extend(self.projector.completed(&item));
-            }
         }
-        for message in last {
+        // The engine takes all text behind the last record for the rest of the answer. That is not enough here: a command
+        // may end while a message is streamed, and the text may be another than its pieces.
+        let open = self.text.open_text().unwrap_or_default();
+        let mut messages =
+            self.projector.completed(&json!({ "type": "agentMessage", "id": "", "text": open }));
+        messages.extend(self.projector.broken_off());
+        for message in messages {
             if let Err(error) = self.run.out.record(message).await {
-                tracing::warn!(%error, "the last messages of a turn were not recorded");
+                tracing::warn!(%error, "the end of a turn was not recorded");
                 return;
             }
         }
@@ -259,6 +259,7 @@ impl<'a> TurnLoop<'a> {
                     self.text.begin(text(item, "id"));
                 }
                 self.items.started(item);
+                self.projector.started(item);
                 let step = self.steps.started(item, now);
                 step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
             }

@@ -85,6 +85,8 @@ pub struct Setup {
     pub review: talaria::config::ReviewConfig,
     /// Budgets of tokens.
     pub budget: BudgetConfig,
+    /// How running tools are shown.
+    pub steps: talaria::config::StepsSetting,
     /// Models of the agent that people may choose, the usual one first.
     pub models: &'static [&'static str],
     /// Agents whose runtime can be switched, as the configuration has them.
@@ -121,6 +123,7 @@ impl Default for Setup {
             words: TextCatalog::default(),
             review: talaria::config::ReviewConfig::default(),
             budget: BudgetConfig::default(),
+            steps: talaria::config::StepsSetting::default(),
             models: &[],
             switches: SwitchTable::default(),
         }
@@ -472,7 +475,7 @@ impl TestGateway {
                 review: self.setup.review.clone(),
             },
             display: DisplaySettings {
-                steps: true,
+                steps: self.setup.steps,
                 edits: self.setup.edits,
                 reactions: self.setup.reactions,
             },

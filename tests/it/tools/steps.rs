@@ -1,8 +1,10 @@
 //! A tool call is a step on every surface, with a line about its subject.
 
 use serde_json::{Value, json};
+use talaria::config::StepsSetting;
 
-use super::support::{ScriptedTool, ToolScript, agent_with, calls};
+use super::support::{ScriptedTool, ToolScript, agent_with, calls, model_agent};
+use crate::support::gateway::{Setup, TestGateway};
 use crate::support::relay::relay;
 use crate::support::served::{KEY, Served, json, settings};
 use crate::support::stream::{Event, Stream};
@@ -36,6 +38,29 @@ async fn a_room_shows_the_tool_and_its_subject_while_it_runs() {
     look.gate.add_permits(1);
     gateway.room().shows("There are 42.").await;
     assert!(!gateway.room().now().contains("⚙️"));
+}
+
+#[tokio::test]
+async fn a_room_may_be_shown_the_name_only_or_nothing() {
+    for (steps, line) in [(StepsSetting::Name, "⚙️ look…"), (StepsSetting::Hidden, "")] {
+        let upstream = Upstream::plain().await;
+        let look = ScriptedTool::new("look", ToolScript::Waits("42 files"));
+        let agent = model_agent(&upstream, &[&look], |_| {});
+        let gateway = TestGateway::with(Setup { agent: Some(agent), steps, ..Setup::default() }).await;
+        looks(&upstream);
+        gateway.room().says("@ann", "how many?").await;
+        gateway.room().shows("Let me look.").await;
+        if !line.is_empty() {
+            gateway.room().shows(line).await;
+        }
+        look.gate.add_permits(1);
+        gateway.room().shows("There are 42.").await;
+        let ever_shown = gateway.room().history_of_first().join("\n");
+        assert!(
+            !ever_shown.contains("src") && (line.is_empty() != ever_shown.contains("⚙️")),
+            "{ever_shown}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -55,6 +55,12 @@ fn mcp_tool() -> Value {
     })
 }
 
+fn mcp_tool_in(id: &str) -> Value {
+    let mut item = mcp_tool();
+    item["id"] = json!(id);
+    item
+}
+
 fn dynamic_tool() -> Value {
     json!({
         "type": "dynamicToolCall", "id": "call_r41", "namespace": null, "tool": "get_weather",
@@ -288,6 +294,27 @@ fn a_whole_turn_is_a_legal_transcript_with_the_prompt_once() {
     let roles: Vec<_> = without_notes.iter().map(|message| message.role).collect();
     let (user, agent, tool) = (MessageRole::User, MessageRole::Assistant, MessageRole::Tool);
     assert_eq!(roles, [user, agent, agent, tool, agent, tool, agent, tool, agent, tool, agent]);
+}
+
+#[test]
+fn calls_that_did_not_end_before_their_turn_are_on_record() {
+    let mut projector = Projector::new(THREAD);
+    let mut running = command();
+    (running["status"], running["aggregatedOutput"], running["exitCode"]) =
+        (json!("inProgress"), Value::Null, Value::Null);
+    projector.started(&running);
+    projector.started(&mcp_tool_in("call_r3"));
+    projector.started(&agent_message(""));
+    assert_eq!(projector.completed(&mcp_tool_in("call_r3")).len(), 2);
+    let (id, name, arguments, result) = tool_of(&projector.broken_off());
+    assert_eq!((id, name.as_str()), (tool_of(&completed(&command())).0, "exec_command"));
+    assert!(arguments.contains("echo APPROVED") && result.contains("It may have had its effect"));
+    assert_eq!((projector.broken_off(), projector.tool_iterations()), (vec![], 2));
+
+    for number in 0..100 {
+        projector.started(&mcp_tool_in(&format!("call_{number}")));
+    }
+    assert_eq!(projector.broken_off().len(), 2 * OPEN_CALLS);
 }
 
 #[test]
