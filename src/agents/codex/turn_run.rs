@@ -55,12 +55,20 @@ impl TurnRun<'_> {
         let request = CodexRequest::parse(&prepared.request).ok_or_else(unfit)?;
         let report = ThreadReport::read(self.turn.upstream.as_ref());
         let opened = async {
-            let used = self.agent.server.connect().await.map_err(|error| {
-                tracing::error!(%error, "there is no codex for the turn");
-                error.agent_error()
-            })?;
-            let thread = self.open_thread(&used.link, &request, report).await?;
-            Ok((used, thread))
+            let mut has_restarted = false;
+            loop {
+                let used = self.agent.server.connect().await.map_err(|error| {
+                    tracing::error!(%error, "there is no codex for the turn");
+                    error.agent_error()
+                })?;
+                let thread = self.open_thread(&used.link, &request, report.clone()).await;
+                // A codex that ends now, perhaps because it did not obey an earlier turn, has not seen this one.
+                if used.link.rpc().is_gone() && !has_restarted {
+                    has_restarted = true;
+                    continue;
+                }
+                return Ok((used, thread?));
+            }
         };
         // Until the turn is started there is nothing to interrupt.
         let (used, thread) = tokio::select! {

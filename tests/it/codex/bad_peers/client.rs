@@ -11,13 +11,11 @@ use talaria::agents::jsonrpc::{
 use talaria::agents::process::{EndPatience, ProcessHost, ProcessSpec, StdinMode, count_children};
 use tempfile::TempDir;
 
+use super::{is_frugal, peak_memory};
 use crate::codex::scripted_peer::{Act, Scenario, ScriptedAnswer, ScriptedCodex};
 
 /// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Most memory that a bad peer may cost, in bytes: the limits of a connection and room for the rest of the test.
-const MEMORY: usize = 64 * 1024 * 1024;
 
 /// A connection to a scripted process.
 struct Connected {
@@ -93,23 +91,6 @@ impl Connected {
 
 fn nobody_is_left(home: &Path) {
     assert_eq!(count_children(home), 0, "no process is left");
-}
-
-/// The most memory that this process has had, in bytes; zero where the system does not tell.
-fn peak_memory() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kilobytes =
-        |line: &str| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok();
-    status.lines().find_map(kilobytes).unwrap_or_default() * 1024
-}
-
-/// The peak has not grown by more than a bad peer may cost.
-fn is_frugal(before: usize) {
-    let grown = peak_memory().saturating_sub(before);
-    // nextest gives each test a process of its own; plain cargo does not, and counts all tests.
-    if std::env::var_os("NEXTEST").is_some() {
-        assert!(grown < MEMORY, "{grown} bytes");
-    }
 }
 
 #[tokio::test]

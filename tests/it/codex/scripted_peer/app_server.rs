@@ -73,11 +73,12 @@ pub(super) fn run(folder: &Path) -> ! {
     let mut line = Vec::new();
     let mut input = std::io::stdin().lock();
     loop {
+        line.clear();
+        let read = input.read_until(b'\n', &mut line);
         while peer.stops_reading.load(Ordering::SeqCst) {
             std::thread::park();
         }
-        line.clear();
-        match input.read_until(b'\n', &mut line) {
+        match read {
             Ok(1..) => peer.takes(&line),
             Ok(0) | Err(_) => std::process::exit(0),
         }
@@ -315,7 +316,8 @@ impl Peer {
         let Some((running, nudge)) = running else {
             return self.refuses(id, "no active turn to interrupt");
         };
-        if *turn != running.as_str() {
+        // An empty id means any turn.
+        if *turn != "" && *turn != running.as_str() {
             return self.refuses(id, &format!("expected active turn id {running}"));
         }
         match rule {
