@@ -1,5 +1,5 @@
-//! The agents that this program has: one module for each kind, the fallback around two of them, and what
-//! builds them all from the configuration.
+//! The agents that this program has: one module for each kind, the fallback and the runtime switch around two of them,
+//! and what builds them all from the configuration.
 //!
 //! The contract that they implement is [`agent`](crate::agent).
 
@@ -15,6 +15,7 @@ pub mod model;
 pub mod outside_tools;
 pub mod process;
 pub mod proxy;
+pub mod runtime_switch;
 mod services;
 pub mod skills;
 pub mod tools;

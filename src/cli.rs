@@ -3,6 +3,7 @@
 
 mod audit;
 pub mod check;
+mod codex;
 pub mod kind_command;
 pub mod mcp;
 pub mod operator;
@@ -55,6 +56,7 @@ Examples:
   talaria pairing approve ABCD-2345           lets in the person with this code
   talaria serve                               the agent server alone, for other programs
   talaria token add phone                     a token for one of them
+  talaria codex on                            has codex run the agent's turns
   talaria audit --denied --since 24h          who was refused today";
 
 /// Commands of `talaria`.

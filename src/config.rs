@@ -36,7 +36,7 @@ use talaria_platform::AccountId;
 
 pub use agents::{
     AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
-    ProfileSetting, ProxyConfig, SandboxMode, UpstreamTimeouts,
+    ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
 };
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;
@@ -46,7 +46,7 @@ pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
 pub use talaria_platform::config::{ConfigError, Secret};
 pub use tool_settings::{
     BudgetConfig, BuiltinTool, McpSelection, McpServerConfig, McpTransport, ReviewConfig, TerminalConfig,
-    ToolPermission,
+    ToolPermission, ValueOrigin,
 };
 pub use workspace::{WorkspaceConflict, make_workspace, workspace_conflict};
 // Kinds of platforms read their entries with these parts, too.

@@ -9,6 +9,7 @@ pub mod accounts;
 mod actions;
 pub mod api;
 pub mod client;
+pub mod codex;
 mod command_error;
 mod health;
 mod reload;
@@ -36,6 +37,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::agents::AgentServices;
+use crate::agents::runtime_switch::RuntimeControl;
 use crate::config::{AgentsConfig, Config, ConfigError, ConfigSources};
 use crate::delivery::DeliveryAccount;
 use crate::rules::LiveRules;
@@ -73,6 +75,8 @@ pub struct ControlState {
     pub store: Store,
     /// Access rules and texts.
     pub rules: ControlRules,
+    /// Shows and changes the runtimes of agents; `None` if the configuration is wrong.
+    pub runtimes: Option<Arc<RuntimeControl>>,
     /// The running gateway; `None` when none runs and the command line opens the store by itself.
     pub running: Option<RunningGateway>,
 }

@@ -1,8 +1,9 @@
 //! An agent's description of itself.
 
-use super::LearningTools;
+use super::{LearningTools, PreparedTurn};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
+use crate::rules::AgentRuntime;
 
 /// An agent's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct AgentInfo {
     pub reviews: LearningTools,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,
+    /// The runtime that runs its turns now; `None` for an agent that has only its own.
+    pub runtime: Option<AgentRuntime>,
     /// Models that a person may choose among for a session, the usual one first; empty for an agent without a choice.
     pub models: Vec<String>,
 }
@@ -59,6 +62,14 @@ impl AgentInfo {
             return Some(self);
         }
         self.fallback.as_deref().filter(|other| other.agent == *wanted).map(|other| &other.about)
+    }
+
+    /// Like [`AgentInfo::taking`], for a request: the agent that it was made for must also have its runtime.
+    pub fn taking_request(&self, own: &AgentName, prepared: &PreparedTurn) -> Option<&Self> {
+        self.taking(own, &prepared.agent).filter(|about| match prepared.runtime {
+            AgentRuntime::Auto => true,
+            AgentRuntime::CodexAppServer => about.runtime.is_some(),
+        })
     }
 }
 

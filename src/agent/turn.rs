@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentScratch, ModelParams, NoteScope};
 use crate::ids::{AgentName, SessionId, TurnId};
+use crate::rules::AgentRuntime;
 
 /// One turn as an agent sees it.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct AgentTurn {
     pub key: String,
     /// The person and the place, for upstreams that are told.
     pub origin: TurnOrigin,
+    /// A person asked in a room of this gateway, where chat commands work. An app may relay for a room of another one.
+    pub asked_in_room: bool,
     /// Whether this turn may have run before.
     pub attempt: AttemptKind,
     /// Sampling and output format that an app asked for. Empty unless the main agent is a model.
@@ -77,6 +80,7 @@ impl AgentTurn {
             files: Vec::new(),
             key: String::new(),
             origin: TurnOrigin::default(),
+            asked_in_room: false,
             attempt: AttemptKind::First,
             params: ModelParams::default(),
             memory: None,
@@ -165,6 +169,8 @@ pub enum AttemptKind {
 pub struct PreparedTurn {
     /// The agent that the request was made for. No other agent may be given it, also after a crash.
     pub agent: AgentName,
+    /// The runtime of that agent that the request was made for. No other runtime may be given it, either.
+    pub runtime: AgentRuntime,
     /// The bytes of the request.
     pub request: Bytes,
     /// Whether repeating these bytes with the same key is known not to run the turn twice.
@@ -174,7 +180,8 @@ pub struct PreparedTurn {
 impl PreparedTurn {
     /// A request for the agent of `turn` that must not be repeated.
     pub fn new(turn: &AgentTurn, request: impl Into<Bytes>) -> Self {
-        Self { agent: turn.agent.clone(), request: request.into(), resumable: false }
+        let (agent, runtime) = (turn.agent.clone(), AgentRuntime::Auto);
+        Self { agent, runtime, request: request.into(), resumable: false }
     }
 }
 

@@ -7,14 +7,18 @@
 pub mod account;
 mod app_server;
 pub mod approvals;
+pub mod binary;
 pub mod dynamic_tools;
+pub mod enable;
 mod environment;
 mod failure;
 pub mod item_steps;
 mod link;
 mod loaded_thread;
+pub mod migration;
 mod mirror;
 mod open_requests;
+mod own_server;
 pub mod patch_summary;
 pub mod projector;
 mod request;
@@ -42,6 +46,7 @@ use self::account::{StatusReader, ThreadFacts};
 use self::app_server::AppServer;
 use self::approvals::ApprovalPolicy;
 use self::dynamic_tools::ThreadTools;
+use self::migration::TOOLS_SERVER;
 use self::request::CodexRequest;
 use self::thread_report::ThreadReport;
 use self::turn_context::TurnContext;
@@ -105,8 +110,9 @@ impl CodexAgent {
     }
 
     /// The rules for requests of codex.
-    fn approval_policy(&self) -> ApprovalPolicy {
-        ApprovalPolicy { permissions: self.config.permissions.escalation, own_server: None }
+    fn approval_policy(&self, has_own_server: bool) -> ApprovalPolicy {
+        let own_server = has_own_server.then(|| TOOLS_SERVER.to_owned());
+        ApprovalPolicy { permissions: self.config.permissions.escalation, own_server }
     }
 }
 
@@ -124,6 +130,7 @@ impl Agent for CodexAgent {
             learns: self.learns,
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -327,6 +327,7 @@ mod tests {
                 learns: LearningTools::default(),
                 reviews: LearningTools::default(),
                 fallback: None,
+                runtime: None,
                 models: Vec::new(),
             }
         }

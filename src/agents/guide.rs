@@ -51,6 +51,7 @@ impl Agent for GuideAgent {
             learns: LearningTools::default(),
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -74,6 +74,7 @@ impl Agent for ModelAgent {
             learns: self.tools.learning(),
             reviews: self.tools.learning(),
             fallback: None,
+            runtime: None,
             models: self.config.models.clone(),
         }
     }

@@ -34,7 +34,7 @@ impl AgentServices {
         let mcp = McpServers::new(&config.mcp_servers, host.clone(), config.home.clone());
         let services = Self {
             store,
-            codex: CodexServers::new(host.clone(), &config.home),
+            codex: CodexServers::new(host.clone(), &config.home, config.file.as_deref()),
             host,
             mcp,
             skills: SkillLibrary::new(config.skills_dir.clone()),

@@ -8,6 +8,7 @@ mod codex;
 mod entry;
 mod model;
 mod proxy;
+mod runtime;
 mod shorthand;
 mod timeouts;
 mod work;
@@ -19,6 +20,7 @@ use std::path::Path;
 pub use codex::{ApprovalMode, CodexConfig, CodexPermissions, PermissionPolicy, ProfileSetting, SandboxMode};
 pub use model::ModelConfig;
 pub use proxy::ProxyConfig;
+pub use runtime::SwitchConfig;
 pub use timeouts::UpstreamTimeouts;
 
 use super::document::ConfigDocument;
@@ -32,6 +34,7 @@ use crate::access::AgentAccess;
 use crate::ids::AgentName;
 use crate::rules::{AgentPolicy, AgentRules, Rules};
 pub(super) use access::AgentAccessSection;
+pub(super) use runtime::RuntimeSetting;
 pub(super) use timeouts::TimeoutsSection;
 pub(super) use work::WorkSection;
 #[cfg(test)]
@@ -127,6 +130,23 @@ impl AgentsConfig {
 }
 
 impl AgentSettings {
+    /// Settings for handing the agent to codex; `None` for an agent that cannot be switched.
+    pub fn switch(&self) -> Option<&SwitchConfig> {
+        match self {
+            Self::Model(model) => model.switch.as_ref(),
+            Self::Proxy(_) | Self::Codex(_) => None,
+        }
+    }
+
+    /// The codex that runs turns of the agent, or may be told to.
+    pub fn codex(&self) -> Option<&CodexConfig> {
+        match self {
+            Self::Codex(codex) => Some(codex),
+            Self::Model(model) => model.switch.as_ref().map(|switch| &switch.codex),
+            Self::Proxy(_) => None,
+        }
+    }
+
     /// The folders that its tools work in, and the keys that name them.
     pub(super) fn workspaces(&self) -> Vec<(&'static str, &Path)> {
         match self {
@@ -185,7 +205,8 @@ impl ConfigResolver<'_> {
         let mut entries = BTreeMap::new();
         let mut rules = AgentRules::default();
         for (name, settings) in self.shorthands(gateway, agent, needs_local) {
-            rules.by_name.insert(name.clone(), AgentPolicy::default());
+            let runtime = settings.switch().map(|switch| switch.runtime);
+            rules.by_name.insert(name.clone(), AgentPolicy { runtime, ..AgentPolicy::default() });
             entries.insert(name, settings);
         }
         let absent = ConfigDocument::absent();

@@ -15,12 +15,12 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use super::document::{ConfigDocument, FileAccess};
 use super::resolve::{ConfigResolver, SettingSource, filled};
 use super::secret::SecretForm;
-use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission};
+use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission, ValueOrigin};
 use super::value::TimeSpan;
 use super::yaml_lines::KeyedMapping;
 use super::{BaseUrl, ConfigError, Secret};
 use crate::util::one_line;
-use variables::{VariableFault, fill_variables, has_variable};
+use variables::{VariableFault, fill_variables, has_variable, origin_of};
 pub(super) use variables::{is_variable, shown as shown_variable};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -207,6 +207,7 @@ impl ConfigResolver<'_> {
                 "`mcp_servers.{name}.include` names a tool that `exclude` names, too; it is not offered"
             ));
         }
+        let origins = origins_of(written.env.iter().chain(&written.headers).flatten());
         let command = filled(written.command);
         let url = self.text(SettingSource { var: None, path: &["mcp_servers", name, "url"] }, written.url);
         let transport = match (command, url) {
@@ -264,6 +265,7 @@ impl ConfigResolver<'_> {
             include,
             exclude,
             permissions: written.permissions.unwrap_or_default(),
+            origins,
         })
     }
 
@@ -475,6 +477,17 @@ pub(super) fn masked_values(values: &BTreeMap<String, Secret>) -> impl Iterator<
         std::iter::once(value.clone()).chain(word)
     };
     values.iter().filter(masked).flat_map(parts)
+}
+
+/// Sources of the values, by their names.
+fn origins_of<'a>(
+    written: impl Iterator<Item = (&'a String, &'a WrittenValue)>,
+) -> BTreeMap<String, ValueOrigin> {
+    let origin = |(name, WrittenValue(value)): (&String, &WrittenValue)| match origin_of(value.expose()) {
+        ValueOrigin::Literal if sounds_secret(name) => (name.clone(), ValueOrigin::SecretLiteral),
+        origin => (name.clone(), origin),
+    };
+    written.map(origin).collect()
 }
 
 /// Whether the name of a variable or a header says that its value is secret.

@@ -2,6 +2,7 @@
 
 mod agents;
 mod codex;
+mod codex_runtime;
 mod errors;
 mod example;
 mod fallback;

@@ -19,7 +19,10 @@ use tower::ServiceExt as _;
 
 use super::command_error::{self, CommandError};
 use super::{ControlRules, ControlState, fits, path, router};
+use crate::agents::process::ProcessHost;
+use crate::agents::runtime_switch::{RuntimeControl, SwitchTable};
 use crate::config::{Config, ConfigSources, Retention, env};
+use crate::rules::LiveRules;
 use crate::state_dir::{StartError, StateDir, note_lost_database};
 use crate::store::{Store, StoreThreads};
 
@@ -169,8 +172,18 @@ impl LocalBackend {
         if taken.lost_database() {
             note_lost_database(&store).await?;
         }
-        let rules = ControlRules::Written(Box::new(Config::load(sources, &env::process)));
-        let control = ControlState { home: home.to_owned(), store, rules, running: None };
+        let config = Config::load(sources, &env::process);
+        let runtimes = match &config {
+            Ok(config) => {
+                let live = LiveRules::new(config.rules.clone());
+                live.load_overrides(store.read(|tx| tx.runtime_overrides()).await?);
+                let host = Arc::new(ProcessHost::new(home));
+                Some(RuntimeControl::new(store.clone(), live, SwitchTable::new(config, Some(host))))
+            }
+            Err(_) => None,
+        };
+        let rules = ControlRules::Written(Box::new(config));
+        let control = ControlState { home: home.to_owned(), store, rules, runtimes, running: None };
         Ok(Self { router: router(Arc::new(control)), threads, _home: taken })
     }
 }

@@ -48,6 +48,7 @@ pub(super) type RawRequest = Result<Bytes, BytesRejection>;
 pub fn router(control: Arc<ControlState>) -> Router {
     Router::new()
         .merge(super::accounts::routes())
+        .merge(super::codex::routes())
         .merge(super::tokens::routes())
         .route("/status", get(status))
         .route("/health", get(health))

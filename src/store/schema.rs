@@ -378,4 +378,15 @@ ALTER TABLE turn_records ADD COLUMN reasoning TEXT;
 -- Names and values about the run for programs, as a JSON object. NULL for none.
 ALTER TABLE turns ADD COLUMN facts TEXT;
 ",
+    r"
+-- Runtimes of agents that were chosen at run time, in place of those of the configuration.
+CREATE TABLE agent_runtimes (
+    agent TEXT PRIMARY KEY,
+    runtime TEXT NOT NULL, at INTEGER NOT NULL
+) WITHOUT ROWID;
+-- The runtime that a stored request was made for. Another one must not run it.
+ALTER TABLE turns ADD COLUMN request_runtime TEXT NOT NULL DEFAULT 'auto';
+-- The runtime on which the agent was asked last in the session.
+ALTER TABLE session_agents ADD COLUMN runtime TEXT NOT NULL DEFAULT 'auto';
+",
 ];

@@ -82,9 +82,10 @@ impl Turns {
             true => &rules.words,
             false => &rules.words.without_retry_offers(),
         };
-        let own = self.agent_of(turn).name;
-        let asked = self.agent_taking(turn, conditions.asked.as_ref().unwrap_or(&own));
-        let remembered = asked.as_ref().is_none_or(AgentInfo::is_remembered);
+        let own = self.agent_of(turn);
+        let about = own.agent.about();
+        let asked = about.taking(&own.name, conditions.asked.as_ref().unwrap_or(&own.name));
+        let remembered = asked.is_none_or(AgentInfo::is_remembered);
         let asked_kind = asked.map(|asked| asked.kind);
         let model = asked_kind == Some(AgentKind::Model);
         let final_text = || match blank && outcome == TurnOutcome::Done && model {

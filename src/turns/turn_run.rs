@@ -121,6 +121,7 @@ impl Turns {
             files: Vec::new(),
             key: row.key.clone(),
             origin: TurnOrigin::default(),
+            asked_in_room: false,
             attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
             params: ModelParams::default(),
             memory: None,

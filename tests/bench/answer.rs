@@ -134,6 +134,7 @@ impl Agent for Talker {
             learns: LearningTools::default(),
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -150,10 +150,14 @@ pub async fn gateway(
         display: DisplaySettings { steps: StepsSetting::Line, edits: EDITS, reactions: false },
         live: LiveRules::new(Rules {
             accounts: [(AccountId::new("rooms"), Arc::new(everybody))].into(),
-            agents: AgentRules { by_name: [(AgentName::proxy(), AgentPolicy::default())].into() },
+            agents: AgentRules {
+                by_name: [(AgentName::proxy(), AgentPolicy::default())].into(),
+                ..AgentRules::default()
+            },
             ..Rules::default()
         }),
         skills: None,
+        switches: talaria::agents::runtime_switch::SwitchTable::default(),
     };
     let gateway = Gateway::start(parts).await.map_err(|refused| refused.error)?;
     Ok((gateway, threads))

@@ -116,6 +116,11 @@ impl DirectCodex {
         }
     }
 
+    /// A notification or request that came before the answer to a call; `None` if there are no more.
+    pub fn next_seen(&mut self) -> Option<Value> {
+        self.seen.pop_front()
+    }
+
     async fn reads(&mut self) -> Value {
         let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("a message in time");
         serde_json::from_str(&line.unwrap().expect("codex should run")).unwrap()

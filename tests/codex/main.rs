@@ -23,6 +23,7 @@ mod facts;
 mod failures;
 mod kills;
 mod mcp_server;
+mod migration;
 mod patches;
 mod processes;
 mod questions;

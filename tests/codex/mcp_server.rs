@@ -5,7 +5,7 @@ use std::io::{BufRead as _, Write as _};
 use serde_json::{Value, json};
 
 /// Variable that makes the test a server.
-const SERVES: &str = "TALARIA_CODEX_MCP";
+pub const SERVES: &str = "TALARIA_CODEX_MCP";
 
 /// The server's name in codex' configuration.
 pub const SERVER: &str = "shelf";
@@ -18,12 +18,22 @@ fn serves_if_told_to() {
     }
 }
 
+/// Arguments with which this program is the server.
+pub const ARGS: [&str; 3] = ["--exact", "--nocapture", "mcp_server::serves_if_told_to"];
+
+/// Value of [`SERVES`] with which every tool says that it only reads.
+pub const READ_ONLY: &str = "read-only";
+
 /// Tables of codex' configuration with this server.
 pub fn tables() -> String {
+    tables_with("1")
+}
+
+/// Tables with this value of [`SERVES`].
+pub fn tables_with(serves: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
-        "[mcp_servers.{SERVER}]\ncommand = \"{}\"\nargs = [\"--exact\", \"--nocapture\", \"mcp_server::serves_if_told_to\"]\n\
-         env = {{ {SERVES} = \"1\" }}\n",
+        "[mcp_servers.{SERVER}]\ncommand = \"{}\"\nargs = {ARGS:?}\nenv = {{ {SERVES} = \"{serves}\" }}\n",
         program.display()
     )
 }
@@ -46,7 +56,9 @@ fn serve() {
                 }),
             ),
             Some("tools/list") => {
-                let tool = |name| json!({ "name": name, "description": "does it", "inputSchema": { "type": "object" } });
+                let is_read_only = std::env::var(SERVES).is_ok_and(|value| value == READ_ONLY);
+                let annotations = json!({ "readOnlyHint": is_read_only });
+                let tool = |name| json!({ "name": name, "description": "does it", "inputSchema": { "type": "object" }, "annotations": annotations });
                 answer(&id, json!({ "tools": Vec::from(["echo", "form", "fail"].map(tool)) }));
             }
             Some("tools/call") => match message["params"]["name"].as_str().unwrap() {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use talaria_platform::{CancellationToken, spawn_task};
 use tokio_util::task::TaskTracker;
 
+use super::enable::own_tools_server;
+use super::migration::ToolsServer;
 use crate::agents::process::ProcessHost;
 
 /// Longest wait for the end of all processes: both pauses of an ordered end, and a moment.
@@ -20,21 +22,30 @@ const PICTURES: &str = "codex-pictures";
 pub struct CodexServers {
     /// Starts the processes.
     pub host: Arc<ProcessHost>,
+    /// Our tools server, as codex starts it.
+    pub tools_server: ToolsServer,
     pictures: PathBuf,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl CodexServers {
-    /// No processes yet. `home` is the state folder.
-    pub fn new(host: Arc<ProcessHost>, home: &Path) -> Arc<Self> {
+    /// No processes yet. `home` is the state folder, `file` the configuration.
+    pub fn new(host: Arc<ProcessHost>, home: &Path, file: Option<&Path>) -> Arc<Self> {
         let pictures = home.join(PICTURES);
         match std::fs::remove_dir_all(&pictures) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(%error, "pictures of an earlier process cannot be removed"),
         }
-        Arc::new(Self { host, pictures, stop: CancellationToken::new(), tasks: TaskTracker::new() })
+        let tools_server = own_tools_server(home, file);
+        Arc::new(Self {
+            host,
+            tools_server,
+            pictures,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
     }
 
     /// A token that fires when the gateway ends; its owner may fire it earlier for itself.

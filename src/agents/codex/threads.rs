@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::failure;
 use super::link::CodexLink;
 use super::loaded_thread::LoadedThread;
+use super::migration::ToolsServer;
 use super::mirror::history_items;
+use super::own_server::has_own_server;
 use super::thread_report::ThreadReport;
 use super::wire::{self, EffectivePolicy, ThreadFault};
 use crate::agent::{AgentError, AgentErrorKind, AgentOutput, SessionMessage, TurnEvent};
@@ -32,6 +34,8 @@ pub struct ThreadOpener<'a> {
     pub config: &'a CodexConfig,
     /// The process.
     pub link: &'a Arc<CodexLink>,
+    /// Our tools server, as codex should start it.
+    pub tools_server: &'a ToolsServer,
     /// Takes reports and remarks.
     pub out: &'a dyn AgentOutput,
     /// The folder of the session.
@@ -49,6 +53,8 @@ pub struct OpenThread {
     pub id: String,
     /// The rules that hold in it.
     pub policy: EffectivePolicy,
+    /// Whether the tools server that it calls by our name is our own.
+    pub has_own_server: bool,
 }
 
 /// The end of an attempt to resume a thread.
@@ -91,8 +97,9 @@ impl ThreadOpener<'_> {
         let thread = &report.thread;
         if let Some(loaded) = self.link.thread(thread) {
             if self.holds_grants(&loaded).await {
-                let (id, policy) = (thread.clone(), loaded.policy);
-                return Ok(ResumeEnd::Loaded(OpenThread { id, policy }));
+                let LoadedThread { policy, has_own_server, .. } = loaded;
+                let id = thread.clone();
+                return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server }));
             }
             self.unload(thread).await?;
         }
@@ -104,7 +111,7 @@ impl ThreadOpener<'_> {
             // A conversation may be long, and we need nothing of it.
             params.insert("excludeTurns".to_owned(), json!(true));
             let fault = match self.link.call("thread/resume", Value::Object(params)).await {
-                Ok(answer) => return self.adopt(thread, &answer).map(ResumeEnd::Loaded),
+                Ok(answer) => return self.adopt(thread, &answer).await.map(ResumeEnd::Loaded),
                 Err(RpcError::Fault(fault)) => fault,
                 Err(error) => return Err(self.error(&error)),
             };
@@ -142,15 +149,18 @@ impl ThreadOpener<'_> {
         };
         let report = ThreadReport { thread: thread.to_owned(), cwd: self.cwd.to_owned(), begun: false };
         self.out.emit(TurnEvent::Upstream(report.to_value()));
-        self.adopt(thread, &answer)
+        self.adopt(thread, &answer).await
     }
 
     /// Remembers a thread that codex has opened for us.
-    fn adopt(&self, thread: &str, answer: &RpcAnswer) -> Result<OpenThread, AgentError> {
+    async fn adopt(&self, thread: &str, answer: &RpcAnswer) -> Result<OpenThread, AgentError> {
         let policy = EffectivePolicy::read(&answer.result);
         self.check_policy(&policy)?;
-        self.link.add_thread(thread, LoadedThread::new(policy.clone(), answer.position));
-        Ok(OpenThread { id: thread.to_owned(), policy })
+        let has_own_server = has_own_server(self.link, self.config, self.tools_server, self.cwd).await;
+        let mut loaded = LoadedThread::new(policy.clone(), answer.position);
+        loaded.has_own_server = has_own_server;
+        self.link.add_thread(thread, loaded);
+        Ok(OpenThread { id: thread.to_owned(), policy, has_own_server })
     }
 
     /// Refuses a thread that would run everything without a sandbox and without asking, unless the operator means it.

@@ -16,6 +16,7 @@ use super::item_steps::StepTracker;
 use super::link::CodexLink;
 use super::open_requests::OpenRequests;
 use super::projector::Projector;
+use super::threads::OpenThread;
 use super::turn_guard::TurnGuard;
 use super::turn_queue::{QueueEnd, QueueItem, TurnQueue};
 use super::turn_run::TurnRun;
@@ -92,10 +93,11 @@ impl<'a> TurnLoop<'a> {
         run: &'a TurnRun<'a>,
         link: &'a Arc<CodexLink>,
         queue: &'a Arc<TurnQueue>,
-        thread: &'a str,
+        open: &'a OpenThread,
         turn: &'a str,
         cwd: &'a str,
     ) -> Self {
+        let thread = open.id.as_str();
         Self {
             run,
             link,
@@ -103,7 +105,7 @@ impl<'a> TurnLoop<'a> {
             thread,
             turn,
             cwd,
-            policy: run.agent.approval_policy(),
+            policy: run.agent.approval_policy(open.has_own_server),
             text: TurnText::default(),
             projector: Projector::new(thread),
             steps: StepTracker::default(),

@@ -102,6 +102,7 @@ impl TurnRun<'_> {
         let opener = ThreadOpener {
             config: &self.agent.config,
             link,
+            tools_server: &self.agent.servers.tools_server,
             out: self.out,
             cwd: &cwd,
             history: &request.history,
@@ -213,7 +214,7 @@ impl TurnRun<'_> {
         if let Value::Object(facts) = facts {
             self.out.emit(TurnEvent::Facts(facts));
         }
-        let mut turn_loop = TurnLoop::new(self, link, &route.queue, &thread.id, &id, &cwd);
+        let mut turn_loop = TurnLoop::new(self, link, &route.queue, &thread, &id, &cwd);
         let end = turn_loop.run().await;
         let must_interrupt = match &end {
             LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => false,

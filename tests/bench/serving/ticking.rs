@@ -114,6 +114,7 @@ impl Agent for Ticker {
             learns: LearningTools::default(),
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -12,6 +12,7 @@ use talaria::agents::AgentServices;
 use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::process::ProcessHost;
+use talaria::agents::runtime_switch::SwitchTable;
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -88,6 +89,8 @@ pub struct Setup {
     pub steps: talaria::config::StepsSetting,
     /// Models of the agent that people may choose, the usual one first.
     pub models: &'static [&'static str],
+    /// Agents whose runtime can be switched, as the configuration has them.
+    pub switches: SwitchTable,
 }
 
 impl Default for Setup {
@@ -122,6 +125,7 @@ impl Default for Setup {
             budget: BudgetConfig::default(),
             steps: talaria::config::StepsSetting::default(),
             models: &[],
+            switches: SwitchTable::default(),
         }
     }
 }
@@ -299,6 +303,7 @@ impl TestGateway {
             home: home.clone(),
             store: running.store.clone(),
             rules: control::ControlRules::Live(self.live.clone()),
+            runtimes: Some(running.gateway.runtimes().clone()),
             running: Some(running.gateway.running(config, sources)),
         })))
     }
@@ -444,7 +449,7 @@ impl TestGateway {
                 let services = AgentServices::new(&self.config().0, store.clone());
                 let home = self.folder.path();
                 let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
-                let codex = CodexServers::new(host.clone(), home);
+                let codex = CodexServers::new(host.clone(), home, None);
                 self.codex = Some(codex.clone());
                 build(&AgentServices { skills: skills.clone(), host, codex, ..services })
             }
@@ -452,6 +457,7 @@ impl TestGateway {
         };
         self.agents = AgentRegistry::new(table);
         let parts = GatewayParts {
+            switches: self.setup.switches.clone(),
             store: store.clone(),
             agents: self.agents.clone(),
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
@@ -494,5 +500,5 @@ fn rules(account: AccountRules, setup: &Setup) -> Rules {
 /// Rules by which everybody may talk to both agents.
 pub fn open_agents() -> AgentRules {
     let by_name = [AgentName::proxy(), AgentName::local()].map(|name| (name, AgentPolicy::default()));
-    AgentRules { by_name: by_name.into() }
+    AgentRules { by_name: by_name.into(), ..AgentRules::default() }
 }

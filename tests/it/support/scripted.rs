@@ -138,6 +138,7 @@ impl Scripted {
             learns: LearningTools::default(),
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }

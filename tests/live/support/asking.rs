@@ -73,6 +73,7 @@ impl Asking {
             display: DisplaySettings { steps: true, edits: 100, reactions: false },
             live: LiveRules::new(config.rules.clone()),
             skills: None,
+            switches: talaria::agents::runtime_switch::SwitchTable::default(),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         Self { _gateway: gateway, _store: store, _folder: folder, agent }
@@ -100,6 +101,7 @@ impl Agent for Asker {
             learns: LearningTools::default(),
             reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }
