@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::it::upstream::{Answer, Request};
 use crate::patches::found;
 use crate::responses::{runs, says, told};
-use crate::scene::Scene;
+use crate::scene::{Scene, SceneSetup};
 
 /// Trials, and trials of the full run.
 const TRIALS: [u64; 2] = [20, 200];
@@ -58,7 +58,7 @@ impl Trial {
     }
 
     async fn run(self) {
-        let mut scene = Scene::start().await;
+        let mut scene = Scene::with(SceneSetup { used_home: true, ..SceneSetup::default() }).await;
         scene.model.answers_by(answer);
         let question = scene.says("work");
         let moment = tokio::time::sleep(self.after);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use talaria_platform::EventId;
 
 use crate::codex_home::{CodexHome, CodexOptions, KEY, KEY_VARIABLE};
+use crate::direct::DirectCodex;
 use crate::it::binary::{Process, Talaria};
 use crate::it::network::{Network, Shown};
 use crate::it::stream::Stream;
@@ -35,6 +36,9 @@ pub struct SceneSetup {
     pub entry: String,
     /// Whether codex gets no key for its provider.
     pub without_key: bool,
+    /// Whether codex has used its home before. A codex that is killed while it makes its databases leaves them locked
+    /// for minutes.
+    pub used_home: bool,
     /// Milliseconds that people have to answer an ask; `None` for the usual time.
     pub answer_millis: Option<u64>,
 }
@@ -63,6 +67,9 @@ impl Scene {
     pub async fn with(setup: SceneSetup) -> Self {
         let model = Upstream::plain().await;
         let home = CodexHome::new(&model.url(), &setup.codex);
+        if setup.used_home {
+            DirectCodex::start(&home).await.ends().await;
+        }
         let mut talaria = Talaria::new()
             .var("HOME", &home.path().display().to_string())
             .var("API_SERVER_PORT", "0")
