@@ -12,12 +12,14 @@ pub mod guide;
 pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
+pub mod outside_tools;
 pub mod process;
 pub mod proxy;
 pub mod runtime_switch;
 mod services;
 pub mod skills;
 pub mod tools;
+mod work_clock;
 
 pub use build::{AgentBuildError, BuiltAgents, build};
 pub use services::AgentServices;

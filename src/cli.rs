@@ -5,6 +5,7 @@ mod audit;
 pub mod check;
 mod codex;
 pub mod kind_command;
+pub mod mcp;
 pub mod operator;
 mod render;
 mod table;
@@ -87,6 +88,9 @@ pub enum CliCommand {
         #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]
         language: Option<String>,
     },
+    /// Offer tools of the running talaria to a program that speaks MCP, such as codex
+    #[command(after_help = mcp::HELP)]
+    Mcp(mcp::McpArguments),
     /// Run a command for a running talaria, which holds the other end of standard input
     #[command(name = SUBCOMMAND, hide = true)]
     RunChild(ChildArguments),

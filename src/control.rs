@@ -15,6 +15,7 @@ mod health;
 mod reload;
 mod routes;
 pub mod tokens;
+pub mod tools;
 
 use std::fs;
 use std::io;
@@ -54,14 +55,14 @@ const NAME: &str = "control.sock";
 /// Temporary name until its permissions are set. Not longer than [`NAME`]: a path may just fit.
 const NEW: &str = "control.new";
 
-/// Connections at a time. One person types commands, and a health check comes now and then.
-const CONNECTIONS: usize = 16;
+/// Connections at a time. One person types commands, a health check comes now and then, and each codex may call tools.
+const CONNECTIONS: usize = 32;
 
 /// Time that a client has to send its request.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// Longest connection. Longer than [`routes::WORK`], whose timeout explains what is wrong.
-const CONNECTION: Duration = Duration::from_secs(60);
+/// Longest connection. Longer than [`tools::CALL`] and [`routes::WORK`], whose timeouts explain what is wrong.
+const CONNECTION: Duration = tools::CALL.saturating_add(Duration::from_secs(60));
 
 /// Pause after a failed accept, as when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -222,6 +222,7 @@ impl<'a> Conversation<'a> {
             | TurnEvent::Thought(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {}

@@ -411,7 +411,7 @@ impl Gateway {
             tokio::join!(self.turns.drain(), self.commands.drain());
             let tools = async {
                 if let Some(services) = &self.services {
-                    services.mcp.end().await;
+                    tokio::join!(services.mcp.end(), services.codex.end());
                 }
             };
             let answers = async {

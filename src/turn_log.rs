@@ -40,6 +40,9 @@ const LONG: usize = 1024 * 1024;
 /// Most sentences below one answer. Nobody reads more.
 const REMARKS: usize = 4;
 
+/// Names and values about a run that are kept: an agent has two or three ids.
+const FACTS: usize = 8;
+
 /// Most tool names that the summary keeps; more than any honest turn uses.
 const TOOLS: usize = 64;
 
@@ -92,6 +95,8 @@ struct LogState {
     usage: TokenUsage,
     /// Sentences of ours below the answer.
     remarks: Vec<LocalizedText>,
+    /// At most [`FACTS`].
+    facts: serde_json::Map<String, serde_json::Value>,
     /// Time of the newest event.
     changed_at: Option<Instant>,
     /// Time of the oldest event that nobody has read since; reset by [`TurnLog::read`].
@@ -247,11 +252,18 @@ impl TurnLog {
             }
             TurnEvent::Notice(words) => inner.add(LogEntry::Notice(words)),
             TurnEvent::Remark(words) => {
-                if inner.remarks.len() < REMARKS {
+                if inner.remarks.len() < REMARKS && !inner.remarks.contains(&words) {
                     inner.remarks.push(words);
                 }
             }
             TurnEvent::Usage(usage) => inner.usage = usage,
+            TurnEvent::Facts(facts) => {
+                for (name, value) in facts {
+                    if inner.facts.len() < FACTS || inner.facts.contains_key(&name) {
+                        inner.facts.insert(name, value);
+                    }
+                }
+            }
             TurnEvent::Upstream(_) => {}
             TurnEvent::Asked(asked) => {
                 let options =

@@ -27,6 +27,9 @@ pub enum TurnEvent<'a> {
     /// given back as [`AgentTurn::upstream`](super::AgentTurn::upstream) in the agent's next turn of the session, also
     /// after a restart. A new session begins without them, and so does a session whose history changed.
     Upstream(serde_json::Value),
+    /// Names and values about the run for programs, such as ids of an upstream. Each replaces the one with its name. They
+    /// are stored with the end of the turn and are a part of its result over HTTP.
+    Facts(serde_json::Map<String, serde_json::Value>),
     /// A person is asked. Emitted by the engine, never by an agent.
     Asked(AskOpened),
     /// An ask is over. Emitted by the engine, never by an agent.

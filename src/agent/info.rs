@@ -18,8 +18,11 @@ pub struct AgentInfo {
     /// `false` for an agent that never makes such requests: a request made for the agent that was configured before it
     /// must not run here.
     pub resume: bool,
-    /// The tools with which the agent learns.
+    /// The tools with which the agent learns: their use is counted, and a review becomes due.
     pub learns: LearningTools,
+    /// The tools with which the agent can review a conversation; see [`Agent::review`](super::Agent::review). None for
+    /// an agent without a model loop of ours, which may learn all the same: another agent then does its reviews.
+    pub reviews: LearningTools,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,
     /// The runtime that runs its turns now; `None` for an agent that has only its own.
@@ -32,6 +35,15 @@ impl AgentInfo {
     /// Whether a model is talked to directly, without an agent server in between.
     pub fn is_model(&self) -> bool {
         self.kind == AgentKind::Model
+    }
+
+    /// The kind of the agent on one of its runtimes.
+    pub fn kind_on(&self, runtime: AgentRuntime) -> AgentKind {
+        match (self.runtime, runtime) {
+            (Some(_), AgentRuntime::Auto) => AgentKind::Model,
+            (Some(_), AgentRuntime::CodexAppServer) => AgentKind::Codex,
+            (None, _) => self.kind,
+        }
     }
 
     /// Whether its words are kept for the turns that follow. Those of the guide would be history of another agent.

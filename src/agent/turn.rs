@@ -17,6 +17,8 @@ pub struct AgentTurn {
     /// The session under the name that the upstream knows. It is settled when the request is stored, because that
     /// depends on which agent is asked, so a request must not contain it.
     pub session: SessionId,
+    /// The session under a name that no change of its history changes, and that is also the name of a folder.
+    pub conversation: SessionId,
     /// The last report of this agent about this session; see [`TurnEvent::Upstream`](super::TurnEvent::Upstream).
     /// Settled together with `session`.
     pub upstream: Option<serde_json::Value>,
@@ -66,6 +68,7 @@ impl AgentTurn {
         Self {
             id,
             agent,
+            conversation: session.clone(),
             session,
             upstream: None,
             context: String::new(),

@@ -89,14 +89,15 @@ fn build_one(
             let model: SharedAgent = Arc::new(ModelAgent::new(config.clone(), tools)?);
             match &config.switch {
                 Some(SwitchConfig { codex, .. }) => {
-                    let codex = Arc::new(CodexAgent::new(codex.clone()));
+                    let codex =
+                        Arc::new(CodexAgent::with_tools(codex.clone(), model.about().learns, services));
                     let own = NamedAgent { name: name.clone(), agent: model };
                     Arc::new(RuntimeSwitch::new(own, codex, live.clone()))
                 }
                 None => model,
             }
         }
-        AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone())),
+        AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone(), services)),
     })
 }
 

@@ -70,6 +70,7 @@ impl Agent for ModelAgent {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: self.tools.learning(),
+            reviews: self.tools.learning(),
             fallback: None,
             runtime: None,
             models: self.config.models.clone(),

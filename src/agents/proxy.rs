@@ -221,6 +221,7 @@ impl Agent for ProxyAgent {
             rewind,
             resume: true,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
             runtime: None,
             models: Vec::new(),

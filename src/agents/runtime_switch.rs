@@ -72,7 +72,7 @@ impl Agent for RuntimeSwitch {
                 runtime: Some(runtime),
                 resume,
                 // Conversations are reviewed by the model, on either runtime.
-                learns: own.learns,
+                reviews: own.reviews,
                 ..codex
             },
         }
@@ -129,6 +129,10 @@ impl Agent for RuntimeSwitch {
 
     fn state_lines(&self) -> Vec<LocalizedText> {
         self.on(self.runtime()).state_lines()
+    }
+
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        self.on(self.runtime()).operator_lines()
     }
 
     fn review(&self, request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
@@ -208,6 +212,7 @@ mod tests {
                 rewind: if is_model { RewindSupport::Possible } else { RewindSupport::Impossible },
                 resume: !is_model,
                 learns: LearningTools::default(),
+                reviews: LearningTools { memory: is_model, skills: is_model },
                 fallback: None,
                 runtime: None,
                 models: if is_model { vec!["gpt-5".to_owned()] } else { Vec::new() },

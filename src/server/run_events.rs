@@ -117,7 +117,7 @@ impl StreamFormat for RunEvents {
                     self.tell(NOTICE, &id, data, out);
                 }
             }
-            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {}
+            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Facts(_) | TurnEvent::Upstream(_) => {}
         }
     }
 

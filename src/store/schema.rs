@@ -375,6 +375,10 @@ ALTER TABLE messages ADD COLUMN reasoning TEXT;
 ALTER TABLE turn_records ADD COLUMN reasoning TEXT;
 ",
     r"
+-- Names and values about the run for programs, as a JSON object. NULL for none.
+ALTER TABLE turns ADD COLUMN facts TEXT;
+",
+    r"
 -- Runtimes of agents that were chosen at run time, in place of those of the configuration.
 CREATE TABLE agent_runtimes (
     agent TEXT PRIMARY KEY,

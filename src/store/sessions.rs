@@ -46,15 +46,20 @@ pub struct ListedSession {
 impl SessionRow {
     /// The name under which an upstream knows this history: a changed history is another one to it.
     pub fn upstream_id(&self) -> SessionId {
-        // Upstreams refuse the `/` between an app and its name for a session.
-        let id = match self.id.0.split_once('/') {
-            Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
-            None if is_plain(&self.id.0) => self.id.0.clone(),
-            None => format!("s_{}", &hash([self.id.0.as_str()])[..32]),
-        };
+        let SessionId(id) = self.folder_name();
         SessionId(match self.forks {
             0 => id,
             n => format!("{id}.{n}"),
+        })
+    }
+
+    /// A name of the session with plain characters alone, which a change of its history does not change.
+    pub fn folder_name(&self) -> SessionId {
+        // Upstreams refuse the `/` between an app and its name for a session.
+        SessionId(match self.id.0.split_once('/') {
+            Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
+            None if is_plain(&self.id.0) => self.id.0.clone(),
+            None => format!("s_{}", &hash([self.id.0.as_str()])[..32]),
         })
     }
 }

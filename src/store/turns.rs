@@ -17,6 +17,7 @@ use self::source_columns::{SOURCE_COLUMNS, read_source, stored_request};
 use super::{Result, Tx, unix_now};
 use crate::agent::PreparedTurn;
 use crate::ids::{AgentName, SessionId, TurnId};
+use crate::rules::AgentRuntime;
 use crate::turn_source::TurnSource;
 
 /// A turn that has not ended.
@@ -160,6 +161,13 @@ impl Tx<'_> {
         let mut query = self.conn.prepare_cached("SELECT request_for FROM turns WHERE id = ?1")?;
         let agent: Option<String> = query.query_row([&id.0], |row| row.get(0)).optional()?.flatten();
         Ok(agent.as_deref().and_then(AgentName::new))
+    }
+
+    /// The runtime that the request of a turn was made for; `Auto` if there was none.
+    pub fn request_runtime(&self, id: &TurnId) -> Result<AgentRuntime> {
+        let mut query = self.conn.prepare_cached("SELECT request_runtime FROM turns WHERE id = ?1")?;
+        let runtime: Option<String> = query.query_row([&id.0], |row| row.get(0)).optional()?;
+        Ok(runtime.as_deref().and_then(AgentRuntime::named).unwrap_or_default())
     }
 
     /// The agent that acts in a turn: the one that its request was made for, which may be the fallback, else its own.

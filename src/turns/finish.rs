@@ -8,11 +8,12 @@ use super::review::DueReview;
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
 use super::{Turns, answer_files, fallback_notices, token_budget};
-use crate::agent::{AgentInfo, NamedAgent, RewindSupport};
+use crate::agent::{AgentInfo, AgentKind, NamedAgent, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
 use crate::ids::AgentName;
 use crate::reply::{self, TurnOutcome};
+use crate::rules::AgentRuntime;
 use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
 use crate::turn_log::{TurnLog, TurnSummary};
 use crate::turn_source::{RoomQuestion, TurnSource};
@@ -28,6 +29,8 @@ struct EndConditions {
     anchored: bool,
     /// The agent that the request was made for, if there was one.
     asked: Option<AgentName>,
+    /// The runtime that the request was made for.
+    runtime: AgentRuntime,
     /// Messages that the agent recorded during the turn.
     recorded: u32,
     /// Rounds of tool calls in the turn.
@@ -49,8 +52,18 @@ impl Turns {
             true => self.long_ends.acquire().await.ok(),
             false => None,
         };
-        let TurnSummary { text, differs, tools, files, more_files, attached, usage, remarks, shown: seen } =
-            log.take_summary();
+        let TurnSummary {
+            text,
+            differs,
+            tools,
+            files,
+            more_files,
+            attached,
+            usage,
+            facts,
+            remarks,
+            shown: seen,
+        } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let conditions = self.end_conditions(turn).await?;
         let text_replaced = differs || !goes_on(&text, &before.already_shown, &outcome);
@@ -76,7 +89,8 @@ impl Turns {
         let about = own.agent.about();
         let asked = about.taking(&own.name, conditions.asked.as_ref().unwrap_or(&own.name));
         let remembered = asked.is_none_or(AgentInfo::is_remembered);
-        let model = asked.is_some_and(AgentInfo::is_model);
+        let asked_kind = asked.map(|asked| asked.kind_on(conditions.runtime));
+        let model = asked_kind == Some(AgentKind::Model);
         let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
@@ -111,10 +125,16 @@ impl Turns {
         let (name, why) = outcome.for_the_log();
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = FinishedTurn {
-            api_calls: conditions.recorded.max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
+            api_calls: match asked_kind {
+                // The requests to the model are codex' own.
+                Some(AgentKind::Codex) => conditions.recorded.min(1),
+                Some(AgentKind::Proxy | AgentKind::Model | AgentKind::Guide) | None => conditions.recorded,
+            }
+            .max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
             tools,
             history_offset: history,
             usage,
+            facts,
             text,
             text_replaced,
             outcome,
@@ -147,6 +167,7 @@ impl Turns {
                     permitted,
                     anchored,
                     asked,
+                    runtime: tx.request_runtime(&row.id)?,
                     recorded: tx.recorded_answers(&row.id)?,
                     tool_rounds: tx.recorded_rounds(&row.id)?,
                     may_retry,

@@ -101,6 +101,10 @@ impl AgentOutput for TurnOutput<'_> {
         Box::pin(self.asks.clone().ask(self.turn.clone(), self.stop.clone(), ask))
     }
 
+    fn still_granted(&self, asks: Vec<Ask>) -> BoxFuture<'_, bool> {
+        Box::pin(self.asks.still_granted(self.turn, asks))
+    }
+
     fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
         Box::pin(self.keep_record(message))
     }

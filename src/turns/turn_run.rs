@@ -109,6 +109,7 @@ impl Turns {
             id: row.id.clone(),
             agent: own.name,
             session: session.upstream_id(),
+            conversation: session.folder_name(),
             // Settled when the request is stored.
             upstream: None,
             context,

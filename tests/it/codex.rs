@@ -2,4 +2,10 @@
 //! seldom does.
 
 mod bad_peers;
+mod deadline;
+mod ours;
+mod scene;
 pub mod scripted_peer;
+mod stopping;
+mod threads;
+mod turns;

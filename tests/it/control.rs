@@ -6,6 +6,7 @@ mod audit;
 mod check;
 mod codex;
 mod kind_commands;
+mod mcp;
 mod owner_key;
 mod pairing;
 mod reload;

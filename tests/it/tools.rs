@@ -5,6 +5,7 @@ mod limits;
 mod looping;
 mod notes;
 mod review;
+mod review_elsewhere;
 mod secrets;
 mod skills;
 mod steps;

@@ -16,8 +16,6 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-use crate::agents::process::environment::{CODEX_VARIABLES, process_environment};
-use crate::config::CodexConfig;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::util::one_line;
 
@@ -151,17 +149,6 @@ impl CodexVersion {
         let patch = numbers.next().and_then(Result::ok).unwrap_or(0);
         word.starts_with(|c: char| c.is_ascii_digit()).then_some(Self { major, minor, patch })
     }
-}
-
-/// The environment that codex gets. `codex_home` of its settings wins over `env`, and that over our own variables.
-pub fn codex_environment(codex: &CodexConfig) -> BTreeMap<OsString, OsString> {
-    let mut environment = process_environment(CODEX_VARIABLES, &codex.env_passthrough);
-    environment
-        .extend(codex.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose()))));
-    if let Some(home) = &codex.codex_home {
-        environment.insert("CODEX_HOME".into(), home.into());
-    }
-    environment
 }
 
 /// Finds `command`, a path or a name on the `PATH` of `env`, and runs it once to see its version. `env` is the whole

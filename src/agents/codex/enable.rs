@@ -9,7 +9,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::binary::{CodexBinary, codex_environment};
+use super::binary::CodexBinary;
+use super::environment::codex_environment;
 use super::migration::{
     FileProblem, FinishedMigration, MigrationError, MigrationMode, MigrationReport, ToolsServer,
     WantedEntries, find_codex_home, migrate,

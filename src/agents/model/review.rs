@@ -115,6 +115,7 @@ impl AgentOutput for ReviewOutput {
             | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {}

@@ -11,7 +11,8 @@ use talaria_platform::spawn_task;
 use tokio::sync::Mutex;
 
 use super::report::{FixedRuntime, RuntimeRefusal};
-use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, codex_environment, find_codex};
+use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
+use crate::agents::codex::codex_environment;
 use crate::agents::codex::enable::{EnableReport, EnableRequest, EnableSources, enable};
 use crate::agents::codex::migration::MigrationMode;
 use crate::agents::process::ProcessHost;

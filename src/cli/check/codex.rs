@@ -9,7 +9,8 @@ use std::path::Path;
 
 use toml_edit::{Document, TableLike};
 
-use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, codex_environment, find_codex};
+use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
+use crate::agents::codex::codex_environment;
 use crate::agents::codex::enable::codex_folder;
 use crate::agents::process::environment::is_secret;
 use crate::config::{AgentSettings, CodexConfig, Config, ConfigSources};

@@ -123,7 +123,9 @@ impl StreamFormat for SessionEvents {
                 Some(data) => (NOTICE, data),
                 None => return,
             },
-            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => return,
+            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Facts(_) | TurnEvent::Upstream(_) => {
+                return;
+            }
         };
         self.send(out, name, &at.to_string(), self.seq(), data);
     }

@@ -130,18 +130,28 @@ impl OpenAskTx<'_> {
     /// The approval of an equal ask that still holds, and the person who gave it and may still give it. Options and
     /// texts answer only the ask for which they were given.
     fn granted(&self) -> Result<Option<(GrantScope, String)>> {
-        let (tx, turn) = (self.tx, self.turn);
-        if !self.ask.form.is_approval() {
-            return Ok(None);
+        match self.ask.form.is_approval() {
+            true => granted(self.tx, self.rules, self.turn, &self.digest, self.default_agent),
+            false => Ok(None),
         }
-        let agent = tx.acting_agent(turn, self.default_agent)?;
-        for (grant, by) in tx.granted(turn, &self.digest, &agent, self.default_agent)? {
-            if grant_holds(tx, self.rules, &turn.source, &agent, grant, &by)? {
-                return Ok(Some((grant, by)));
-            }
-        }
-        Ok(None)
     }
+}
+
+/// The approval of an ask with this digest that still holds for the agent of a turn, and the person who gave it.
+pub(super) fn granted(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    turn: &TurnRow,
+    digest: &str,
+    default_agent: &AgentName,
+) -> Result<Option<(GrantScope, String)>> {
+    let agent = tx.acting_agent(turn, default_agent)?;
+    for (grant, by) in tx.granted(turn, digest, &agent, default_agent)? {
+        if grant_holds(tx, rules, &turn.source, &agent, grant, &by)? {
+            return Ok(Some((grant, by)));
+        }
+    }
+    Ok(None)
 }
 
 /// Identifies equal asks: a hash of every word of the ask, shown or not, but for the reason. Titles are taken in the

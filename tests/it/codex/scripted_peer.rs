@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use control_line::PeerControl;
 pub use control_line::{LogEntry, LogEvent};
-pub use scenario::{Act, InterruptRule, Scenario, ScriptedAnswer};
+pub use scenario::{Act, CommandAct, InterruptRule, Scenario, ScriptedAnswer};
 
 /// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -121,7 +121,11 @@ impl Server {
                 complain("the disk is on fire");
                 std::process::exit(7);
             }
-            "hang" => None,
+            "hang" => {
+                // In its own folder, for a test that wants to know.
+                let _ = std::fs::write("hanging", "");
+                None
+            }
             "huge" => text("x".repeat(20_000_000)),
             "flood" => loop {
                 say(

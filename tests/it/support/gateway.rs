@@ -9,7 +9,9 @@ use std::time::Duration;
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
+use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
+use talaria::agents::process::ProcessHost;
 use talaria::agents::runtime_switch::{RuntimeControl, RuntimeSwitch, SwitchTable};
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
@@ -55,6 +57,8 @@ pub struct Setup {
     /// Edits of one growing answer, at most.
     pub edits: u32,
     pub retry_for: Duration,
+    /// Time that people have to answer an ask.
+    pub ask_for: Duration,
     /// Bytes of one turn, at most.
     pub turn_bytes: usize,
     /// Whether the agent can change its memory.
@@ -100,6 +104,7 @@ impl Default for Setup {
             files: false,
             edits: EDITS,
             retry_for: Duration::from_secs(600),
+            ask_for: Duration::from_secs(300),
             turn_bytes: 16 * 1024 * 1024,
             rewind: RewindSupport::Possible,
             resumable: false,
@@ -131,11 +136,13 @@ pub struct TestGateway {
     /// The fallback, in scenes with one.
     stand_in: Scripted,
     /// The codex that runs the turns of `local`, in scenes whose `switches` have that agent.
-    codex: Scripted,
+    switched: Scripted,
     /// The rules in force.
     live: Arc<LiveRules>,
     /// The agents that are registered.
     agents: Arc<AgentRegistry>,
+    /// Codex processes of agents that were built, until the end.
+    codex: Option<Arc<CodexServers>>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -204,7 +211,7 @@ impl TestGateway {
                 setup.stand_in_resumable,
             )
             .slowly(FIRST_WORD),
-            codex: Scripted::new(
+            switched: Scripted::new(
                 AgentKind::Codex,
                 "codex",
                 RewindSupport::Impossible,
@@ -212,6 +219,7 @@ impl TestGateway {
             ),
             live: LiveRules::new(rules(setup.rules.clone(), &setup)),
             setup,
+            codex: None,
             running: None,
         }
     }
@@ -250,8 +258,8 @@ impl TestGateway {
     }
 
     /// The codex that runs the turns of `local` after a switch.
-    pub fn codex(&self) -> &Scripted {
-        &self.codex
+    pub fn switched(&self) -> &Scripted {
+        &self.switched
     }
 
     /// Changes for the next start.
@@ -350,6 +358,11 @@ impl TestGateway {
         BusyStore { let_go, job }
     }
 
+    /// The state folder.
+    pub fn home(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Path of the folder of skills, which need not exist.
     pub fn skills_folder(&self) -> PathBuf {
         self.folder.path().join("skills")
@@ -364,6 +377,9 @@ impl TestGateway {
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.gateway.drain().await;
+        if let Some(codex) = self.codex.take() {
+            codex.end().await;
+        }
         if self.setup.build.is_some() {
             // They hold the store.
             self.agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
@@ -400,7 +416,7 @@ impl TestGateway {
         });
         let moment = killed.await.unwrap();
         self.stand_in.dies();
-        self.codex.dies();
+        self.switched.dies();
         self.chat = self.chat.next_life();
         self.drain().await;
         self.folder = left;
@@ -455,7 +471,7 @@ impl TestGateway {
             // The agent that can be switched is the default one then.
             true => {
                 let own = NamedAgent { name: AgentName::local(), agent: Arc::new(self.stand_in.clone()) };
-                let switch = RuntimeSwitch::new(own, Arc::new(self.codex.clone()), self.live.clone());
+                let switch = RuntimeSwitch::new(own, Arc::new(self.switched.clone()), self.live.clone());
                 AgentTable::new(AgentName::local(), Arc::new(switch))
                     .with(AgentName::proxy(), table.default_agent().clone())
             }
@@ -465,7 +481,11 @@ impl TestGateway {
         let table = match &self.setup.build {
             Some(build) => {
                 let services = AgentServices::new(&self.config().0, store.clone());
-                build(&AgentServices { skills: skills.clone(), ..services })
+                let home = self.folder.path();
+                let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
+                let codex = CodexServers::new(host.clone(), home);
+                self.codex = Some(codex.clone());
+                build(&AgentServices { skills: skills.clone(), host, codex, ..services })
             }
             None => table,
         };
@@ -485,7 +505,7 @@ impl TestGateway {
                 retry_scripts_for: Duration::from_secs(30),
                 turn_bytes: self.setup.turn_bytes,
                 stop_grace: Duration::from_secs(4),
-                ask_for: Duration::from_secs(300),
+                ask_for: self.setup.ask_for,
                 review: self.setup.review.clone(),
             },
             display: DisplaySettings {

@@ -17,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
     AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, LearningTools,
-    NoteScope, OptionKind, PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, TurnEnd,
-    TurnEvent, TurnOrigin,
+    NoteScope, OptionKind, PreparedTurn, PromptImage, PromptPart, ReviewRequest, ReviewResult, RewindSupport,
+    SessionMessage, TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::time::Instant;
@@ -51,6 +51,8 @@ struct State {
     away: bool,
     /// Number of reachability checks.
     questions: usize,
+    /// Number of reviews that it was asked for.
+    reviews: usize,
     /// The answer to that comes once this is open.
     hesitates: Option<Gate>,
     /// The answer to that while it lets nobody in.
@@ -134,6 +136,7 @@ impl Scripted {
             rewind,
             resume: resumable,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
             runtime: None,
             models: Vec::new(),
@@ -150,6 +153,16 @@ impl Scripted {
     pub fn with_models(self, models: &[&str]) -> Self {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
         Self { info: AgentInfo { models, ..self.info }, ..self }
+    }
+
+    /// Gives the agent tools to learn with. It has no model loop for reviews.
+    pub fn with_learning(self, learns: LearningTools) -> Self {
+        Self { info: AgentInfo { learns, ..self.info }, ..self }
+    }
+
+    /// How often it was asked to review a conversation.
+    pub fn reviews(&self) -> usize {
+        self.state().reviews
     }
 
     /// Adds a script for the next run.
@@ -370,6 +383,11 @@ impl Agent for Scripted {
             RewindSupport::Unknown => Box::pin(std::future::pending()),
             RewindSupport::Possible | RewindSupport::Impossible => Box::pin(async {}),
         }
+    }
+
+    fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
+        self.state().reviews += 1;
+        Box::pin(async { Ok(ReviewResult::default()) })
     }
 
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {

@@ -99,6 +99,7 @@ impl Agent for Asker {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
             runtime: None,
             models: Vec::new(),

@@ -14,7 +14,7 @@ const PATCHES: usize = 32;
 const SUMMARY_BYTES: usize = 64 * 1024;
 
 /// The patches of a turn, by their items.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ItemCache {
     /// At most [`PATCHES`], oldest first.
     patches: VecDeque<(String, PatchSummary)>,

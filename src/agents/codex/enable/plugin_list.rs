@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use talaria_platform::spawn_task;
 
-use crate::agents::codex::binary::{CodexBinary, codex_environment};
+use crate::agents::codex::binary::CodexBinary;
+use crate::agents::codex::codex_environment;
 use crate::agents::codex::migration::PluginListing;
 use crate::agents::jsonrpc::{RpcClient, RpcDialect, RpcError, RpcIncoming, RpcLimits};
 use crate::agents::process::{EndPatience, ProcessHost, ProcessSpec, StdinMode};

@@ -9,6 +9,7 @@ use super::{rules, setup};
 use crate::support::fake_codex::FakeCodex;
 use crate::support::gateway::{Setup, TestGateway, open_agents};
 use crate::support::scripted::{Heard, Scripted};
+use crate::support::served::{Served, settings};
 
 /// The texts of the history that a turn got.
 fn history(heard: &Heard) -> Vec<&str> {
@@ -23,7 +24,7 @@ fn prompts(agent: &Scripted) -> Vec<String> {
 async fn a_switch_holds_from_the_next_message_on_with_the_history_and_without_the_old_thread() {
     let codex = FakeCodex::new("0.130.0");
     let gateway = TestGateway::with(setup(&codex)).await;
-    let (room, model, runtime) = (gateway.room(), gateway.stand_in(), gateway.codex());
+    let (room, model, runtime) = (gateway.room(), gateway.stand_in(), gateway.switched());
     gateway.answers(&room, "@ann", "one").await;
     room.is_answered("@ann", "/codex-runtime on").await;
     runtime.script().reports(serde_json::json!({ "thread": "t1" })).says(["by codex"]);
@@ -62,11 +63,11 @@ async fn the_choice_and_the_thread_survive_a_restart_and_status_names_the_runtim
     let before = room.is_answered("@ann", "/status").await;
     assert!(before.contains("Agent: model small."), "{before}");
     room.is_answered("@ann", "/codex-runtime on").await;
-    gateway.codex().script().reports(serde_json::json!({ "thread": "t1" })).says(["by codex"]);
+    gateway.switched().script().reports(serde_json::json!({ "thread": "t1" })).says(["by codex"]);
     gateway.answers(&room, "@ann", "one").await;
     gateway.restart().await;
     gateway.answers(&room, "@ann", "two").await;
-    let heard = gateway.codex().heard();
+    let heard = gateway.switched().heard();
     assert_eq!(heard[1].upstream, Some(serde_json::json!({ "thread": "t1" })));
     let status = room.is_answered("@ann", "/status").await;
     assert!(status.contains("Agent: codex app-server in place of model small."), "{status}");
@@ -79,17 +80,17 @@ async fn a_stored_request_goes_to_its_runtime_although_the_agent_was_switched_wh
     let mut gateway = TestGateway::with(Setup { stand_in_resumable: true, ..setup(&codex) }).await;
     let room = gateway.room();
     room.is_answered("@ann", "/codex-runtime on").await;
-    let running = gateway.codex().script().says(["Let me think"]).then_hangs();
+    let running = gateway.switched().script().says(["Let me think"]).then_hangs();
     room.says("@ann", "plan my week").await;
     running.is_hanging().await;
     gateway.kill().await;
     let database = rusqlite::Connection::open(gateway.database()).unwrap();
     assert_eq!(database.execute("DELETE FROM agent_runtimes", []).unwrap(), 1);
     drop(database);
-    gateway.codex().script().says(["Let me think", " by codex"]);
+    gateway.switched().script().says(["Let me think", " by codex"]);
     gateway.restart().await;
     gateway.room().shows("Let me think by codex").await;
-    let heard = gateway.codex().heard();
+    let heard = gateway.switched().heard();
     assert_eq!((heard.len(), heard[1].resumed), (2, true));
     assert_eq!(heard[0].request, heard[1].request);
     assert_eq!(gateway.stand_in().heard().len(), 0, "the model never gets a request of codex");
@@ -104,14 +105,14 @@ async fn a_stored_request_of_codex_runs_nowhere_once_the_agent_cannot_be_switche
     let mut gateway = TestGateway::with(Setup { stand_in_resumable: true, ..setup(&codex) }).await;
     let room = gateway.room();
     room.is_answered("@ann", "/codex-runtime on").await;
-    let running = gateway.codex().script().says(["Let me think"]).then_hangs();
+    let running = gateway.switched().script().says(["Let me think"]).then_hangs();
     room.says("@ann", "plan my week").await;
     running.is_hanging().await;
     gateway.kill().await;
     gateway.setup().switches = talaria::agents::runtime_switch::SwitchTable::default();
     gateway.restart().await;
     gateway.room().shows("interrupted").await;
-    assert_eq!((gateway.codex().heard().len(), gateway.stand_in().heard().len()), (1, 0));
+    assert_eq!((gateway.switched().heard().len(), gateway.stand_in().heard().len()), (1, 0));
 }
 
 #[tokio::test]
@@ -125,7 +126,7 @@ async fn a_turn_that_waits_while_nothing_ran_follows_the_switch() {
     other.is_answered("@ann", "/codex-runtime on").await;
     slow.open();
     room.has_messages(1).await;
-    assert_eq!((prompts(gateway.stand_in()).len(), prompts(gateway.codex())), (0, vec!["one".to_owned()]));
+    assert_eq!((prompts(gateway.stand_in()).len(), prompts(gateway.switched())), (0, vec!["one".to_owned()]));
 }
 
 #[tokio::test]
@@ -134,10 +135,10 @@ async fn a_failed_turn_of_codex_says_how_to_switch_back() {
     let gateway = TestGateway::with(setup(&codex)).await;
     let room = gateway.room();
     room.is_answered("@ann", "/codex-runtime on").await;
-    gateway.codex().script().says(["Half an ans"]).then_fails(AgentErrorKind::CutShort, "codex has ended");
+    gateway.switched().script().says(["Half an ans"]).then_fails(AgentErrorKind::CutShort, "codex has ended");
     room.says("@ann", "one").await;
     room.shows("(cut short: codex has ended; an admin can switch back with `/codex-runtime auto`)").await;
-    gateway.codex().script().then_fails(AgentErrorKind::Refused, "codex does not start.");
+    gateway.switched().script().then_fails(AgentErrorKind::Refused, "codex does not start.");
     room.says("@ann", "two").await;
     room.shows("⚠️ codex does not start. An admin can switch back with `/codex-runtime auto`.").await;
     room.is_answered("@ann", "/codex-runtime auto").await;
@@ -157,7 +158,7 @@ async fn on_codex_an_agent_is_for_admins_unless_its_list_says_otherwise() {
     let refused = room.is_answered("@bob", "two").await;
     assert!(refused.starts_with("You may not talk to the agent local."), "{refused}");
     gateway.answers(&room, "@ann", "three").await;
-    assert_eq!(prompts(gateway.codex()).len(), 1, "only the admin was heard");
+    assert_eq!(prompts(gateway.switched()).len(), 1, "only the admin was heard");
     // With a list of its own, that list holds on both runtimes.
     let access = AgentAccess::everybody();
     let mut agents = open_agents();
@@ -166,5 +167,19 @@ async fn on_codex_an_agent_is_for_admins_unless_its_list_says_otherwise() {
     agents.by_name.insert(AgentName::local(), policy);
     gateway.reload_agents(rules(), agents);
     gateway.answers(&room, "@bob", "four").await;
-    assert_eq!(prompts(gateway.codex()).len(), 2);
+    assert_eq!(prompts(gateway.switched()).len(), 2);
+}
+
+#[tokio::test]
+async fn over_http_a_failed_turn_of_codex_names_the_command_of_the_operator() {
+    let codex = FakeCodex::new("0.130.0");
+    let served = Served::with(setup(&codex), settings()).await;
+    let room = served.gateway.room();
+    room.is_answered("@ann", "/codex-runtime on").await;
+    served.gateway.switched().script().says(["Half"]).then_fails(AgentErrorKind::CutShort, "codex has ended");
+    let asked = serde_json::json!({ "messages": [{ "role": "user", "content": "hi" }] });
+    let answer = served.post("/v1/chat/completions", &asked).await;
+    let failure = answer.text().await.unwrap();
+    assert!(failure.contains("codex has ended; `talaria codex off` on the machine of the agent switches back"), "{failure}");
+    assert!(!failure.contains("/codex-runtime"), "{failure}");
 }
