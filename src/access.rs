@@ -281,7 +281,9 @@ impl AccessLists {
 
     fn is_for_admins(&self, action: AccessAction) -> bool {
         match action {
-            AccessAction::Command(command) => self.admin_commands.contains(&command),
+            AccessAction::Command(command) => {
+                command.is_for_admins() || self.admin_commands.contains(&command)
+            }
             // An `always` grant outlives the conversation and belongs to no single person.
             AccessAction::Approve(GrantScope::Always) => true,
             // `/answer` is the same action, because it can allow as much: the two are guarded together.

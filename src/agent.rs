@@ -24,7 +24,9 @@ use crate::i18n::LocalizedText;
 use crate::ids::{AgentName, SessionId};
 pub use agent_scratch::AgentScratch;
 pub use ask::{ANSWER_CHARS, AnswerError, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
-pub use event::{AskOpened, AskPosition, AskResolved, PriorAsk, Step, StepState, TokenUsage, TurnEvent};
+pub use event::{
+    AskOpened, AskPosition, AskResolved, PriorAsk, REMARKS_FACT, Step, StepState, TokenUsage, TurnEvent,
+};
 pub use info::{AgentInfo, AgentKind, FallbackInfo, RewindSupport};
 pub use model_params::ModelParams;
 pub use note_scope::NoteScope;
@@ -109,8 +111,13 @@ pub trait Agent: Send + Sync {
         Vec::new()
     }
 
+    /// Lines about parts of the agent for the operator's `talaria status`. Must not wait.
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        Vec::new()
+    }
+
     /// Reviews a conversation in the background: keeps notes and skills from it, with the tools that
-    /// [`AgentInfo::learns`] names. Called only for an agent that has some; dropped at a deadline.
+    /// [`AgentInfo::reviews`] names. Called only for an agent that has some; dropped at a deadline.
     fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
         Box::pin(async { Ok(ReviewResult::default()) })
     }
@@ -153,6 +160,12 @@ pub trait AgentOutput: Send + Sync {
     /// process and every failure are [`AskChoice::Deny`] with the reason. Dropping the future withdraws the ask; the
     /// future may outlive one attempt of a turn. An agent may act only on `Allow`, or as the chosen option says.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice>;
+
+    /// Whether approvals that people gave for longer than once still hold, all of them. For an agent whose upstream does not
+    /// repeat an ask that was approved so. Every failure is a no.
+    fn still_granted(&self, _asks: Vec<Ask>) -> BoxFuture<'_, bool> {
+        Box::pin(async { true })
+    }
 
     /// Stores a complete message of the turn's transcript, and returns when it is on disk. An agent that records one
     /// message of a turn records all of them in order, and a message with tool calls before it runs any of the calls: a

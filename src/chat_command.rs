@@ -59,6 +59,8 @@ chat_commands! {
     Answer "answer",
     /// Lists the grants that hold here, or revokes one.
     Approvals "approvals",
+    /// Shows whether codex runs the turns of the agent, or switches that on or off.
+    CodexRuntime "codex-runtime",
     #[cfg(feature = "testing")]
     /// Ends as a test wants it to.
     SelfCheck "self-check",
@@ -73,6 +75,11 @@ impl ChatCommand {
     /// The command with this name, written without the slash and in lower case.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|command| command.name() == name)
+    }
+
+    /// Whether only admins may send the command, whatever the lists say: it changes the gateway for everybody.
+    pub fn is_for_admins(self) -> bool {
+        self == Self::CodexRuntime
     }
 
     /// Whether a word can be the name of a command: letters, and a `-` between two of them. A path or a date cannot.

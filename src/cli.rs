@@ -3,7 +3,9 @@
 
 mod audit;
 pub mod check;
+mod codex;
 pub mod kind_command;
+pub mod mcp;
 pub mod operator;
 mod render;
 mod table;
@@ -54,6 +56,7 @@ Examples:
   talaria pairing approve ABCD-2345           lets in the person with this code
   talaria serve                               the agent server alone, for other programs
   talaria token add phone                     a token for one of them
+  talaria codex on                            has codex run the agent's turns
   talaria audit --denied --since 24h          who was refused today";
 
 /// Commands of `talaria`.
@@ -85,6 +88,9 @@ pub enum CliCommand {
         #[arg(long, value_parser = PossibleValuesParser::new(TextCatalog::languages()))]
         language: Option<String>,
     },
+    /// Offer tools of the running talaria to a program that speaks MCP, such as codex
+    #[command(after_help = mcp::HELP)]
+    Mcp(mcp::McpArguments),
     /// Run a command for a running talaria, which holds the other end of standard input
     #[command(name = SUBCOMMAND, hide = true)]
     RunChild(ChildArguments),

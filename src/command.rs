@@ -8,6 +8,7 @@ mod after_commit;
 pub mod agents;
 mod approvals;
 pub mod asks;
+mod codex_runtime;
 mod memory;
 mod models;
 #[cfg(feature = "testing")]
@@ -93,6 +94,9 @@ impl ChatCommand {
                 (TextKey::HelpAnswer, InTransaction(|call| asks::answer(call.context, call.behind)))
             }
             Self::Approvals => (TextKey::HelpApprovals, InTransaction(approvals::run)),
+            Self::CodexRuntime => {
+                (TextKey::HelpCodexRuntime, after_commit(codex_runtime::run, RestartPolicy::Refuse))
+            }
             #[cfg(feature = "testing")]
             Self::SelfCheck => return (None, after_commit(self_check::run, RestartPolicy::Refuse)),
         };

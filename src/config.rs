@@ -34,7 +34,10 @@ use std::time::Duration;
 
 use talaria_platform::AccountId;
 
-pub use agents::{AgentSettings, AgentsConfig, ModelConfig, ProxyConfig, UpstreamTimeouts};
+pub use agents::{
+    AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
+    ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
+};
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;
 pub use retention::Retention;
@@ -43,7 +46,7 @@ pub use talaria_platform::config::url::{BaseUrl, UrlHost, is_private};
 pub use talaria_platform::config::{ConfigError, Secret};
 pub use tool_settings::{
     BudgetConfig, BuiltinTool, McpSelection, McpServerConfig, McpTransport, ReviewConfig, TerminalConfig,
-    ToolPermission,
+    ToolPermission, ValueOrigin,
 };
 pub use workspace::{WorkspaceConflict, make_workspace, workspace_conflict};
 // Kinds of platforms read their entries with these parts, too.
@@ -194,7 +197,8 @@ impl Config {
 
     /// Secrets that the log masks, except those of platforms.
     pub fn secrets(&self) -> Vec<Secret> {
-        let keys = self.agents.secrets().chain(self.server.as_ref().and_then(|server| server.key.as_ref()));
-        keys.cloned().chain(self.mcp_servers.values().flat_map(McpServerConfig::secrets)).collect()
+        let server = self.server.as_ref().and_then(|server| server.key.clone());
+        let keys = self.agents.secrets().chain(server);
+        keys.chain(self.mcp_servers.values().flat_map(McpServerConfig::secrets)).collect()
     }
 }

@@ -9,11 +9,13 @@ pub mod accounts;
 mod actions;
 pub mod api;
 pub mod client;
+pub mod codex;
 mod command_error;
 mod health;
 mod reload;
 mod routes;
 pub mod tokens;
+pub mod tools;
 
 use std::fs;
 use std::io;
@@ -35,6 +37,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::agents::AgentServices;
+use crate::agents::runtime_switch::RuntimeControl;
 use crate::config::{AgentsConfig, Config, ConfigError, ConfigSources};
 use crate::delivery::DeliveryAccount;
 use crate::rules::LiveRules;
@@ -52,14 +55,14 @@ const NAME: &str = "control.sock";
 /// Temporary name until its permissions are set. Not longer than [`NAME`]: a path may just fit.
 const NEW: &str = "control.new";
 
-/// Connections at a time. One person types commands, and a health check comes now and then.
-const CONNECTIONS: usize = 16;
+/// Connections at a time. One person types commands, a health check comes now and then, and each codex may call tools.
+const CONNECTIONS: usize = 32;
 
 /// Time that a client has to send its request.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// Longest connection. Longer than [`routes::WORK`], whose timeout explains what is wrong.
-const CONNECTION: Duration = Duration::from_secs(60);
+/// Longest connection. Longer than [`tools::CALL`] and [`routes::WORK`], whose timeouts explain what is wrong.
+const CONNECTION: Duration = tools::CALL.saturating_add(Duration::from_secs(60));
 
 /// Pause after a failed accept, as when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -72,6 +75,8 @@ pub struct ControlState {
     pub store: Store,
     /// Access rules and texts.
     pub rules: ControlRules,
+    /// Shows and changes the runtimes of agents; `None` if the configuration is wrong.
+    pub runtimes: Option<Arc<RuntimeControl>>,
     /// The running gateway; `None` when none runs and the command line opens the store by itself.
     pub running: Option<RunningGateway>,
 }

@@ -11,6 +11,7 @@ use talaria_platform::{ShowMode, Signal};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::agent::{Step, TurnEvent};
+use crate::config::StepsSetting;
 use crate::delivery::{DeliveryAccount, LiveMessage, TextCheckpoint, now};
 use crate::i18n::TextKey;
 use crate::ids::TurnId;
@@ -206,7 +207,8 @@ impl<'a> Conversation<'a> {
         let mut line = false;
         let news = self.log.read(&mut self.position, |event| match event {
             TurnEvent::Text(text) => reply.push_text(text),
-            TurnEvent::Step(step) if steps => {
+            TurnEvent::Step(step) if steps != StepsSetting::Hidden => {
+                let step = if steps == StepsSetting::Name { Step { detail: None, ..step } } else { step };
                 reply.step(named(account, step));
                 line = true;
             }
@@ -222,6 +224,7 @@ impl<'a> Conversation<'a> {
             | TurnEvent::Thought(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {}

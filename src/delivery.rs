@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::StepsSetting;
 use crate::i18n::LocalizedText;
 use crate::ids::TurnId;
 use crate::metrics::Metrics;
@@ -90,8 +91,8 @@ pub enum ReadingState {
 /// Settings for the display of answers.
 #[derive(Clone, Copy, Debug)]
 pub struct DisplaySettings {
-    /// Whether tool calls are shown while they run.
-    pub steps: bool,
+    /// How tool calls are shown while they run.
+    pub steps: StepsSetting,
     /// Most edits of one growing answer, not counting the final.
     pub edits: u32,
     /// Whether reactions on a prompt show its progress.

@@ -21,10 +21,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agent::AgentRegistry;
+use crate::agents::runtime_switch::{RuntimeControl, SwitchTable};
 use crate::agents::skills::SkillLibrary;
 use crate::agents::{self, AgentServices, process};
 use crate::command::CommandRunner;
-use crate::config::{Config, ConfigSources, StepsSetting};
+use crate::config::{Config, ConfigSources};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
 use crate::delivery::{Delivery, DeliveryAccount, DisplaySettings, ReadingState, outbox};
 use crate::hub::Hub;
@@ -80,6 +81,8 @@ pub struct Gateway {
     live: Arc<LiveRules>,
     /// The skills of agents, for the agent server.
     skills: Option<Arc<SkillLibrary>>,
+    /// Shows and changes the runtimes of agents.
+    runtimes: Arc<RuntimeControl>,
     /// The agent server, if it runs.
     serving: Option<ListeningServer>,
     /// Whether the process continues when platforms have nothing more to read.
@@ -104,6 +107,8 @@ pub struct GatewayParts {
     pub live: Arc<LiveRules>,
     /// The skills of agents, if there is a folder for them.
     pub skills: Option<Arc<SkillLibrary>>,
+    /// Settings of the agents whose runtime can be switched.
+    pub switches: SwitchTable,
 }
 
 /// Runs the gateway in a runtime of its own until it has ended.
@@ -133,12 +138,13 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         platforms: platforms.accounts,
         settings: settings(config),
         display: DisplaySettings {
-            steps: config.display.steps == StepsSetting::Line,
+            steps: config.display.steps,
             edits: u32::try_from(config.display.edits).unwrap_or(u32::MAX),
             reactions: config.display.reactions,
         },
         live: live.clone(),
         skills: Some(services.skills.clone()),
+        switches: SwitchTable::new(config, Some(services.host.clone())),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -165,8 +171,13 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         };
         let home = home.path().to_owned();
         // Kept until everything has ended, so that commands work to the last.
-        let control =
-            ControlState { home, store, rules: control::ControlRules::Live(live), running: Some(running) };
+        let control = ControlState {
+            home,
+            store,
+            rules: control::ControlRules::Live(live),
+            runtimes: Some(gateway.runtimes.clone()),
+            running: Some(running),
+        };
         let control = Arc::new(control);
         let _control = control::open(control.clone());
         // With a terminal, SIGHUP means that it was closed; without one it means a reload, as for other
@@ -194,6 +205,9 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
 impl Gateway {
     /// Recovers turns and messages that an earlier process left, and starts the platforms.
     pub async fn start(parts: GatewayParts) -> Result<Self, StartError> {
+        // Before any turn is prepared.
+        parts.live.load_overrides(parts.store.read(|tx| tx.runtime_overrides()).await?);
+        let runtimes = RuntimeControl::new(parts.store.clone(), parts.live.clone(), parts.switches);
         let metrics = Arc::new(Metrics::new(&parts.store));
         let mut delivery = Delivery::new(metrics.clone());
         let mut accounts = Vec::new();
@@ -218,6 +232,7 @@ impl Gateway {
             delivery,
             parts.live.clone(),
             parts.skills.clone(),
+            runtimes.clone(),
         );
         let mut gateway = Self {
             turns,
@@ -231,6 +246,7 @@ impl Gateway {
             store: parts.store.clone(),
             live: parts.live.clone(),
             skills: parts.skills,
+            runtimes,
             serving: None,
             stays: false,
             services: None,
@@ -260,6 +276,16 @@ impl Gateway {
         let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), skills, settings);
         let serving = server::listen::serve(server, listener)?;
         Ok(self.serving.insert(serving))
+    }
+
+    /// The engine that runs turns.
+    pub fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// The control of the agents' runtimes.
+    pub fn runtimes(&self) -> &Arc<RuntimeControl> {
+        &self.runtimes
     }
 
     /// The agent server, if it runs.
@@ -385,7 +411,7 @@ impl Gateway {
             tokio::join!(self.turns.drain(), self.commands.drain());
             let tools = async {
                 if let Some(services) = &self.services {
-                    services.mcp.end().await;
+                    tokio::join!(services.mcp.end(), services.codex.end());
                 }
             };
             let answers = async {

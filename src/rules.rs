@@ -3,6 +3,7 @@
 //!
 //! Code asks [`LiveRules`] anew for each decision, so a reload holds from the next event on.
 
+mod agent_runtime;
 mod budget;
 mod session_key;
 
@@ -16,6 +17,7 @@ use talaria_platform::{AccountId, RoomId};
 use crate::access::{AccessLists, AccessPolicy, AgentAccess, AgentAsker};
 use crate::i18n::TextCatalog;
 use crate::ids::AgentName;
+pub use agent_runtime::AgentRuntime;
 pub use budget::BudgetConfig;
 pub use session_key::SessionKey;
 
@@ -37,6 +39,9 @@ pub struct Rules {
 pub struct AgentRules {
     /// Rules by name. An agent that is missing here talks to nobody.
     pub by_name: BTreeMap<AgentName, AgentPolicy>,
+    /// Runtimes that were chosen at run time, as the store has them. A reload keeps them; see
+    /// [`LiveRules::override_runtime`].
+    pub overrides: BTreeMap<AgentName, AgentRuntime>,
 }
 
 /// Rules about one agent.
@@ -44,20 +49,42 @@ pub struct AgentRules {
 pub struct AgentPolicy {
     /// People and programs that may talk to it.
     pub access: AgentAccess,
+    /// People and programs that may talk to it while codex runs its turns. Codex acts on the machine, so without a
+    /// list in the configuration it is for admins, as agents of kind `codex` are.
+    pub codex_access: AgentAccess,
+    /// The runtime that the configuration gives it; `None` for an agent that cannot be switched to another one.
+    pub runtime: Option<AgentRuntime>,
     /// Text for the system message of its turns, after the text for all agents; empty for none.
     pub instructions: String,
 }
 
 impl Default for AgentPolicy {
     fn default() -> Self {
-        Self { access: AgentAccess::everybody(), instructions: String::new() }
+        Self {
+            access: AgentAccess::everybody(),
+            codex_access: AgentAccess::default(),
+            runtime: None,
+            instructions: String::new(),
+        }
     }
 }
 
 impl AgentRules {
-    /// Whether somebody may talk to the agent with this name.
+    /// Whether somebody may talk to the agent with this name, on its current runtime.
     pub fn admit(&self, agent: &AgentName, asker: AgentAsker<'_>) -> bool {
-        self.by_name.get(agent).is_some_and(|policy| policy.access.admits(asker))
+        self.by_name.get(agent).is_some_and(|policy| match self.runtime(agent) {
+            AgentRuntime::Auto => policy.access.admits(asker),
+            AgentRuntime::CodexAppServer => policy.codex_access.admits(asker),
+        })
+    }
+
+    /// The current runtime of the agent with this name. An override of an agent that cannot be switched any more has no
+    /// effect.
+    pub fn runtime(&self, agent: &AgentName) -> AgentRuntime {
+        match self.by_name.get(agent).and_then(|policy| policy.runtime) {
+            Some(usual) => self.overrides.get(agent).copied().unwrap_or(usual),
+            None => AgentRuntime::Auto,
+        }
     }
 
     /// Text for the system message of the turns of the agent with this name.
@@ -245,22 +272,45 @@ impl LiveRules {
 
     /// Restricts `rules` to changes that a reload may make: an account with an owner keeps its rules, and no other gets
     /// an owner.
-    pub fn permissible(&self, mut rules: Rules) -> Rules {
-        let now = self.now();
+    pub fn permissible(&self, rules: Rules) -> Rules {
+        self.restrict(rules, &self.now())
+    }
+
+    fn restrict(&self, mut rules: Rules, now: &Rules) -> Rules {
         let claims = |(id, rules): (&AccountId, &Arc<AccountRules>)| {
             (rules.access == AccessPolicy::Owner).then(|| id.clone())
         };
         let claimed: Vec<AccountId> = rules.accounts.iter().filter_map(claims).collect();
         for id in claimed.iter().chain(&self.owned) {
-            rules.keep(id, &now);
+            rules.keep(id, now);
         }
+        rules.agents.overrides.clone_from(&now.agents.overrides);
         rules
     }
 
     /// Puts `rules` into force, restricted by [`LiveRules::permissible`].
     pub fn replace(&self, rules: Rules) {
-        let rules = self.permissible(rules);
-        *self.now.write() = Arc::new(rules);
+        let mut now = self.now.write();
+        *now = Arc::new(self.restrict(rules, &now));
+    }
+
+    /// Replaces all overrides of runtimes by those that the store has. Called once, before anything runs.
+    pub fn load_overrides(&self, overrides: BTreeMap<AgentName, AgentRuntime>) {
+        let mut now = self.now.write();
+        let mut rules = Rules::clone(&now);
+        rules.agents.overrides = overrides;
+        *now = Arc::new(rules);
+    }
+
+    /// Puts an override of an agent's runtime into force that the store has; `None` removes it.
+    pub fn override_runtime(&self, agent: &AgentName, runtime: Option<AgentRuntime>) {
+        let mut now = self.now.write();
+        let mut rules = Rules::clone(&now);
+        match runtime {
+            Some(runtime) => _ = rules.agents.overrides.insert(agent.clone(), runtime),
+            None => _ = rules.agents.overrides.remove(agent),
+        }
+        *now = Arc::new(rules);
     }
 }
 
@@ -275,14 +325,56 @@ mod tests {
         };
         assert_eq!(admitted(&AgentRules::default(), &AgentName::local()), [false, false]);
         let access = AgentAccess { apps: ["other".to_owned()].into(), ..AgentAccess::default() };
-        let policy = AgentPolicy { access, instructions: "Be kind.".to_owned() };
-        let rules = AgentRules { by_name: [(AgentName::local(), policy)].into() };
+        let policy = AgentPolicy { access, instructions: "Be kind.".to_owned(), ..AgentPolicy::default() };
+        let rules = AgentRules { by_name: [(AgentName::local(), policy)].into(), ..AgentRules::default() };
         assert_eq!(admitted(&rules, &AgentName::local()), [true, false]);
         assert_eq!(admitted(&rules, &AgentName::proxy()), [false, false]);
         assert_eq!(
             (rules.instructions(&AgentName::local()), rules.instructions(&AgentName::proxy())),
             ("Be kind.", "")
         );
+    }
+
+    #[test]
+    fn an_override_wins_and_survives_a_reload() {
+        let local = AgentName::local();
+        let rules = |runtime: Option<AgentRuntime>| {
+            let policy = AgentPolicy { runtime, ..AgentPolicy::default() };
+            let agents =
+                AgentRules { by_name: [(AgentName::local(), policy)].into(), ..AgentRules::default() };
+            Rules { agents, ..Rules::default() }
+        };
+        let live = LiveRules::new(rules(Some(AgentRuntime::Auto)));
+        let now = || live.now().agents.runtime(&local);
+        assert_eq!(now(), AgentRuntime::Auto);
+        live.load_overrides([(local.clone(), AgentRuntime::CodexAppServer)].into());
+        assert_eq!(now(), AgentRuntime::CodexAppServer);
+        live.replace(rules(Some(AgentRuntime::Auto)));
+        assert_eq!(now(), AgentRuntime::CodexAppServer);
+        // An agent that cannot be switched any more is not, until it can again.
+        live.replace(rules(None));
+        assert_eq!(now(), AgentRuntime::Auto);
+        live.replace(rules(Some(AgentRuntime::Auto)));
+        assert_eq!(now(), AgentRuntime::CodexAppServer);
+        live.override_runtime(&local, None);
+        assert_eq!(now(), AgentRuntime::Auto);
+        live.replace(rules(Some(AgentRuntime::CodexAppServer)));
+        assert_eq!(now(), AgentRuntime::CodexAppServer);
+        live.override_runtime(&local, Some(AgentRuntime::Auto));
+        assert_eq!(now(), AgentRuntime::Auto);
+    }
+
+    #[test]
+    fn codex_is_for_admins_unless_a_list_says_otherwise() {
+        let local = AgentName::local();
+        let policy = AgentPolicy { runtime: Some(AgentRuntime::Auto), ..AgentPolicy::default() };
+        let mut rules = AgentRules { by_name: [(local.clone(), policy)].into(), ..AgentRules::default() };
+        let admitted = |rules: &AgentRules| {
+            [AgentAsker::Admin, AgentAsker::App("forge")].map(|asker| rules.admit(&local, asker))
+        };
+        assert_eq!(admitted(&rules), [true, true]);
+        rules.overrides.insert(local.clone(), AgentRuntime::CodexAppServer);
+        assert_eq!(admitted(&rules), [true, false]);
     }
 
     #[test]

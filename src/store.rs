@@ -6,6 +6,7 @@
 //! clear of the WAL-reset bug of the bundled SQLite.
 
 mod actors;
+mod agent_runtimes;
 mod asks;
 mod audit;
 mod commands;

@@ -6,6 +6,7 @@
 //!   checker of the kill tests notices it.
 //! * `keepalive_interval(default)`: with `TALARIA_KEEPALIVE_MS=200` silent streams of the server send a keepalive
 //!   comment that often, so that tests of foreign clients need not wait 15 s.
+//! * `answer_time(default)`: with `TALARIA_ANSWER_MS=200` people have only so long to answer an ask.
 //! * `hold_clock()`: while a test's paused clock waits for a real thread, time must not run ahead.
 
 #[cfg(feature = "testing")]
@@ -53,19 +54,32 @@ pub fn broken(_mechanism: &str) -> bool {
 /// Interval of keepalive comments on silent streams: the default, unless the environment shortens it.
 #[cfg(feature = "testing")]
 pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
-    use std::sync::LazyLock;
-    use std::time::Duration;
-    static SHORTENED: LazyLock<Option<Duration>> = LazyLock::new(|| {
-        let millis = std::env::var("TALARIA_KEEPALIVE_MS").ok()?.parse().ok()?;
-        Some(Duration::from_millis(millis))
-    });
-    SHORTENED.map_or(default, |shortened| shortened.min(default))
+    shortened("TALARIA_KEEPALIVE_MS", default)
 }
 
 /// Interval of keepalive comments on silent streams: the default. Only the feature `testing` can shorten it.
 #[cfg(not(feature = "testing"))]
 pub fn keepalive_interval(default: std::time::Duration) -> std::time::Duration {
     default
+}
+
+/// Time that people have to answer an ask: the default, unless the environment shortens it.
+#[cfg(feature = "testing")]
+pub fn answer_time(default: std::time::Duration) -> std::time::Duration {
+    shortened("TALARIA_ANSWER_MS", default)
+}
+
+/// Time that people have to answer an ask: the default. Only the feature `testing` can shorten it.
+#[cfg(not(feature = "testing"))]
+pub fn answer_time(default: std::time::Duration) -> std::time::Duration {
+    default
+}
+
+/// The milliseconds in a variable, if they are less than the default.
+#[cfg(feature = "testing")]
+fn shortened(variable: &str, default: std::time::Duration) -> std::time::Duration {
+    let millis = std::env::var(variable).ok().and_then(|millis| millis.parse().ok());
+    millis.map_or(default, |millis| std::time::Duration::from_millis(millis).min(default))
 }
 
 /// Holds a paused test clock while it exists; see [`hold_clock`].

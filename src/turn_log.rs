@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AskChoice, AskOpened, AskPosition, AskResolved, PriorAsk, Step, TokenUsage, TurnEvent};
-use crate::i18n::LocalizedText;
+use crate::i18n::{LocalizedText, TextKey};
 use crate::reply::EnclosedFile;
 use crate::util::random_hex;
 use budget::{CountedBytes, LogReaders};
@@ -37,8 +37,11 @@ const ENTRY: usize = 128;
 /// Once a text is longer than this, its buffer grows by this many bytes at a time instead of doubling.
 const LONG: usize = 1024 * 1024;
 
-/// Most sentences below one answer. Nobody reads more.
-const REMARKS: usize = 4;
+/// Most sentences below one answer. Nobody reads more; one more says that there were others.
+const REMARKS: usize = 8;
+
+/// Names and values about a run that are kept: an agent has two or three ids.
+const FACTS: usize = 8;
 
 /// Most tool names that the summary keeps; more than any honest turn uses.
 const TOOLS: usize = 64;
@@ -92,6 +95,8 @@ struct LogState {
     usage: TokenUsage,
     /// Sentences of ours below the answer.
     remarks: Vec<LocalizedText>,
+    /// At most [`FACTS`].
+    facts: serde_json::Map<String, serde_json::Value>,
     /// Time of the newest event.
     changed_at: Option<Instant>,
     /// Time of the oldest event that nobody has read since; reset by [`TurnLog::read`].
@@ -247,16 +252,29 @@ impl TurnLog {
             }
             TurnEvent::Notice(words) => inner.add(LogEntry::Notice(words)),
             TurnEvent::Remark(words) => {
-                if inner.remarks.len() < REMARKS {
-                    inner.remarks.push(words);
+                let is_known = inner.remarks.contains(&words);
+                match inner.remarks.len() {
+                    _ if is_known => {}
+                    REMARKS => inner.remarks.push(TextKey::MoreRemarks.into()),
+                    0..REMARKS => inner.remarks.push(words),
+                    _ => {}
                 }
             }
             TurnEvent::Usage(usage) => inner.usage = usage,
+            TurnEvent::Facts(facts) => {
+                for (name, value) in facts {
+                    if inner.facts.len() < FACTS || inner.facts.contains_key(&name) {
+                        inner.facts.insert(name, value);
+                    }
+                }
+            }
             TurnEvent::Upstream(_) => {}
             TurnEvent::Asked(asked) => {
                 let options =
                     asked.ask.form.options.iter().map(|option| option.id.len() + option.label.len());
-                inner.size += asked.ask.detail.len() + asked.ask.title.len() + options.sum::<usize>();
+                let reason = asked.ask.reason.as_ref().map_or(0, String::len);
+                let title = asked.ask.title.to_string();
+                inner.size += asked.ask.detail.len() + title.len() + reason + options.sum::<usize>();
                 inner.questions += usize::from(!asked.refused);
                 inner.add(LogEntry::Asked(asked));
             }

@@ -314,15 +314,15 @@ impl Turns {
         row.agent.clone().unwrap_or_else(|| self.agents().default_name().clone())
     }
 
-    /// Description of the agent that takes requests made for `name` in this turn: the turn's own agent or its fallback.
-    fn agent_taking(&self, row: &TurnRow, name: &AgentName) -> Option<AgentInfo> {
+    /// Description of the agent that takes a request of this turn: the turn's own agent or its fallback.
+    fn agent_taking(&self, row: &TurnRow, prepared: &PreparedTurn) -> Option<AgentInfo> {
         let own = self.agent_of(row);
-        own.agent.about().taking(&own.name, name).cloned()
+        own.agent.about().taking_request(&own.name, prepared).cloned()
     }
 
     /// The stored request of a turn, unless the agent that it was made for is no longer there: no other may be given it.
     fn prepared_of(&self, row: &TurnRow) -> Option<PreparedTurn> {
-        row.prepared.clone().filter(|prepared| self.agent_taking(row, &prepared.agent).is_some())
+        row.prepared.clone().filter(|prepared| self.agent_taking(row, prepared).is_some())
     }
 
     /// Number of an agent's latest failures in a row and the last error, if it is known to fail and was not away.

@@ -5,10 +5,12 @@ mod escape;
 mod file_kind;
 mod hash;
 mod random;
+mod secret_words;
 
 pub use calendar::UtcTime;
 pub use escape::{code_block, code_span, fenced};
 pub use file_kind::FileKind;
 pub use hash::{hash, hex};
 pub use random::{CODE_ALPHABET, random_bytes, random_code, random_hex, this_process};
+pub use secret_words::mask_secrets;
 pub use talaria_platform::{clip, one_line};

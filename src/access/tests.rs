@@ -295,7 +295,11 @@ fn what_is_for_admins_is_for_nobody_else() {
     let as_people = |lists, action| decide(lists, "@people:test", PlaceKind::Room, action);
     for command in ChatCommand::all() {
         let action = AccessAction::Command(command);
-        assert_eq!(as_people(lists(), action), allow(AccessRule::Listed));
+        let usual = match command.is_for_admins() {
+            true => deny(AccessRule::AdminsOnly),
+            false => allow(AccessRule::Listed),
+        };
+        assert_eq!(as_people(lists(), action), usual, "{command:?}");
         assert_eq!(as_people(guarded(command), action), deny(AccessRule::AdminsOnly));
         assert_eq!(
             decide(guarded(command), "@admin:test", PlaceKind::Room, action),
@@ -352,7 +356,7 @@ fn the_audit_tells_actions_and_rules_apart() {
             ChatCommand::all().filter(|command| command.name() != "self-check").map(AccessAction::Command),
         );
     let names: Vec<_> = actions.map(AccessAction::name).collect();
-    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command agent, command model, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command memory, command skills, command approve, command deny, command answer, command approvals");
+    insta::assert_snapshot!(names.join(", "), @"message, edit, delete, reaction, deny, invite, approve once, approve session, approve always, command help, command new, command agent, command model, command stop, command retry, command undo, command status, command sessions, command resume, command title, command whoami, command usage, command memory, command skills, command approve, command deny, command answer, command approvals, command codex-runtime");
     let rules = [
         AccessRule::Owner,
         AccessRule::Admin,

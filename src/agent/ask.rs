@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::access::GrantScope;
-use crate::i18n::{TextCatalog, TextKey};
+use crate::i18n::{LocalizedText, TextCatalog, TextKey};
 use crate::util::code_span;
 
 /// Longest text that answers an ask, in characters. Enough for a long letter; it is kept in the store and in the
@@ -26,13 +26,16 @@ const OPTION_ID: usize = 128;
 /// A question of an agent for the people of the turn's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// A few words for people.
-    pub title: String,
+    /// A few words for people: the agent's own, or ours in the language of the room.
+    pub title: LocalizedText,
     /// The exact action, such as the whole command, or the whole question. An ask that cannot be shown in full is
     /// denied.
     pub detail: String,
     /// Working directory of the action.
     pub cwd: Option<String>,
+    /// The agent's reason for the action. It is no part of the action: it may be shown in part, and an approval holds for
+    /// the same action with another reason too.
+    pub reason: Option<String>,
     /// The answers that fit. The default makes the ask an approval.
     pub form: AnswerForm,
 }

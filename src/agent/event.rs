@@ -6,6 +6,9 @@ use super::{Ask, AskChoice};
 use crate::i18n::LocalizedText;
 use crate::ids::AskId;
 
+/// Name under which the facts of an app's turn have its remarks.
+pub const REMARKS_FACT: &str = "remarks";
+
 /// An event of a turn. Text is borrowed, because most of it is copied straight into the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEvent<'a> {
@@ -18,7 +21,8 @@ pub enum TurnEvent<'a> {
     /// A line for people about the state of the turn, such as "trying again until 14:05". Replaces the notice before;
     /// `None` removes it.
     Notice(Option<LocalizedText>),
-    /// A sentence of ours that stays below the answer in a room. It is no part of the text.
+    /// A sentence of ours that stays below the answer in a room, and is a part of the result over HTTP. It is no part of the
+    /// text.
     Remark(LocalizedText),
     /// Tokens that the turn used.
     Usage(TokenUsage),
@@ -27,6 +31,9 @@ pub enum TurnEvent<'a> {
     /// given back as [`AgentTurn::upstream`](super::AgentTurn::upstream) in the agent's next turn of the session, also
     /// after a restart. A new session begins without them, and so does a session whose history changed.
     Upstream(serde_json::Value),
+    /// Names and values about the run for programs, such as ids of an upstream. Each replaces the one with its name. They
+    /// are stored with the end of the turn and are a part of its result over HTTP.
+    Facts(serde_json::Map<String, serde_json::Value>),
     /// A person is asked. Emitted by the engine, never by an agent.
     Asked(AskOpened),
     /// An ask is over. Emitted by the engine, never by an agent.

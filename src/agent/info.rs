@@ -1,8 +1,9 @@
 //! An agent's description of itself.
 
-use super::LearningTools;
+use super::{LearningTools, PreparedTurn};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::AgentName;
+use crate::rules::AgentRuntime;
 
 /// An agent's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +18,15 @@ pub struct AgentInfo {
     /// `false` for an agent that never makes such requests: a request made for the agent that was configured before it
     /// must not run here.
     pub resume: bool,
-    /// The tools with which the agent learns.
+    /// The tools with which the agent learns: their use is counted, and a review becomes due.
     pub learns: LearningTools,
+    /// The tools with which the agent can review a conversation; see [`Agent::review`](super::Agent::review). None for
+    /// an agent without a model loop of ours, which may learn all the same: another agent then does its reviews.
+    pub reviews: LearningTools,
     /// The agent that answers while this one is away, if there is one.
     pub fallback: Option<Box<FallbackInfo>>,
+    /// The runtime that runs its turns now; `None` for an agent that has only its own.
+    pub runtime: Option<AgentRuntime>,
     /// Models that a person may choose among for a session, the usual one first; empty for an agent without a choice.
     pub models: Vec<String>,
 }
@@ -34,7 +40,7 @@ impl AgentInfo {
     /// Whether its words are kept for the turns that follow. Those of the guide would be history of another agent.
     pub fn is_remembered(&self) -> bool {
         match self.kind {
-            AgentKind::Proxy | AgentKind::Model => true,
+            AgentKind::Proxy | AgentKind::Model | AgentKind::Codex => true,
             AgentKind::Guide => false,
         }
     }
@@ -57,6 +63,14 @@ impl AgentInfo {
         }
         self.fallback.as_deref().filter(|other| other.agent == *wanted).map(|other| &other.about)
     }
+
+    /// Like [`AgentInfo::taking`], for a request: the agent that it was made for must also have its runtime.
+    pub fn taking_request(&self, own: &AgentName, prepared: &PreparedTurn) -> Option<&Self> {
+        self.taking(own, &prepared.agent).filter(|about| match prepared.runtime {
+            AgentRuntime::Auto => true,
+            AgentRuntime::CodexAppServer => about.runtime.is_some(),
+        })
+    }
 }
 
 /// The kind of an agent, as the configuration calls it.
@@ -66,6 +80,8 @@ pub enum AgentKind {
     Proxy,
     /// A model server, talked to directly.
     Model,
+    /// A `codex app-server` of this machine.
+    Codex,
     /// The built-in guide, while nothing is configured.
     Guide,
 }

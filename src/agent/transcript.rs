@@ -40,9 +40,8 @@ pub fn close_transcript(mut messages: Vec<SessionMessage>, rest: &str) -> Vec<Se
             .into_iter()
             .filter(|(id, _)| !answered.contains(*id))
             .map(|(id, name)| SessionMessage {
-                role: MessageRole::Tool,
-                content: NO_RESULT.to_owned(),
                 tools: Some(ToolActivity::Result { tool_call_id: id.to_owned(), tool_name: name.to_owned() }),
+                ..SessionMessage::new(MessageRole::Tool, NO_RESULT)
             })
             .collect();
         messages.extend(missing);
@@ -57,7 +56,7 @@ pub fn close_transcript(mut messages: Vec<SessionMessage>, rest: &str) -> Vec<Se
 }
 
 /// Takes out of a history everything that would make a request illegal: results without their call, which the beginning
-/// of a cut history has, and calls of which a result is missing.
+/// of a cut history has, calls of which a result is missing, and notes, which no protocol knows.
 pub fn legal_history(messages: Vec<SessionMessage>) -> Vec<SessionMessage> {
     let answered: HashSet<String> = messages.iter().filter_map(result_of).map(str::to_owned).collect();
     let mut called = HashSet::new();
@@ -73,7 +72,7 @@ pub fn legal_history(messages: Vec<SessionMessage>) -> Vec<SessionMessage> {
             }
             Some(ToolActivity::Result { tool_call_id, .. }) if !called.contains(tool_call_id) => continue,
             Some(ToolActivity::Result { .. }) => {}
-            None if message.role == MessageRole::Tool => continue,
+            None if matches!(message.role, MessageRole::Tool | MessageRole::Note) => continue,
             None => {}
         }
         if message.tools.is_some() || !message.content.trim().is_empty() {
@@ -141,6 +140,7 @@ mod tests {
         let cut = vec![
             result("old"),
             said(MessageRole::User, "hello"),
+            said(MessageRole::Note, "a plan"),
             calls("I look.", &["a", "b"]),
             result("a"),
             calls("", &["c"]),
@@ -167,11 +167,13 @@ mod tests {
                 1 => result(names[usize::from(one)]),
                 2 if one != two => calls("", &[names[usize::from(one)], names[usize::from(two)]]),
                 2 => calls("t", &[names[usize::from(one)]]),
+                3 if one == two => said(MessageRole::Note, "n"),
                 _ => said(MessageRole::Assistant, "a"),
             });
             let legal = legal_history(messages.collect());
             let mut open = HashSet::new();
             for message in &legal {
+                prop_assert!(message.role != MessageRole::Note);
                 if let Some(id) = result_of(message) {
                     prop_assert!(open.contains(id));
                 }

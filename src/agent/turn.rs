@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentScratch, ModelParams, NoteScope};
 use crate::ids::{AgentName, SessionId, TurnId};
+use crate::rules::AgentRuntime;
 
 /// One turn as an agent sees it.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct AgentTurn {
     /// The session under the name that the upstream knows. It is settled when the request is stored, because that
     /// depends on which agent is asked, so a request must not contain it.
     pub session: SessionId,
+    /// The session under a name that no change of its history changes, and that is also the name of a folder.
+    pub conversation: SessionId,
     /// The last report of this agent about this session; see [`TurnEvent::Upstream`](super::TurnEvent::Upstream).
     /// Settled together with `session`.
     pub upstream: Option<serde_json::Value>,
@@ -37,6 +40,8 @@ pub struct AgentTurn {
     pub key: String,
     /// The person and the place, for upstreams that are told.
     pub origin: TurnOrigin,
+    /// A person asked in a room of this gateway, where chat commands work. An app may relay for a room of another one.
+    pub asked_in_room: bool,
     /// Whether this turn may have run before.
     pub attempt: AttemptKind,
     /// Sampling and output format that an app asked for. Empty unless the main agent is a model.
@@ -63,6 +68,7 @@ impl AgentTurn {
         Self {
             id,
             agent,
+            conversation: session.clone(),
             session,
             upstream: None,
             context: String::new(),
@@ -74,6 +80,7 @@ impl AgentTurn {
             files: Vec::new(),
             key: String::new(),
             origin: TurnOrigin::default(),
+            asked_in_room: false,
             attempt: AttemptKind::First,
             params: ModelParams::default(),
             memory: None,
@@ -162,6 +169,8 @@ pub enum AttemptKind {
 pub struct PreparedTurn {
     /// The agent that the request was made for. No other agent may be given it, also after a crash.
     pub agent: AgentName,
+    /// The runtime of that agent that the request was made for. No other runtime may be given it, either.
+    pub runtime: AgentRuntime,
     /// The bytes of the request.
     pub request: Bytes,
     /// Whether repeating these bytes with the same key is known not to run the turn twice.
@@ -171,7 +180,8 @@ pub struct PreparedTurn {
 impl PreparedTurn {
     /// A request for the agent of `turn` that must not be repeated.
     pub fn new(turn: &AgentTurn, request: impl Into<Bytes>) -> Self {
-        Self { agent: turn.agent.clone(), request: request.into(), resumable: false }
+        let (agent, runtime) = (turn.agent.clone(), AgentRuntime::Auto);
+        Self { agent, runtime, request: request.into(), resumable: false }
     }
 }
 
@@ -185,12 +195,15 @@ pub struct SessionMessage {
     /// Tool calls of the message, or the call that it is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolActivity>,
+    /// The agent's reasoning before the message. It is kept for readers of the transcript; no agent is sent it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
 }
 
 impl SessionMessage {
-    /// A message without tools.
+    /// A message without tools and without reasoning.
     pub fn new(role: MessageRole, content: impl Into<String>) -> Self {
-        Self { role, content: content.into(), tools: None }
+        Self { role, content: content.into(), tools: None, reasoning: None }
     }
 }
 
@@ -222,4 +235,7 @@ pub enum MessageRole {
     Assistant,
     /// A tool's result. Only an agent that runs the tools itself is sent it again.
     Tool,
+    /// An event of the agent's work that is neither text nor a tool call, such as a plan. It is kept for readers of the
+    /// transcript, never shown as an answer, and sent to no agent again.
+    Note,
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::codex::CodexAgent;
 use super::fallback::FallbackAgent;
 use super::guide::GuideAgent;
 use super::model::{AgentTools, ModelAgent};
 use super::proxy::ProxyAgent;
+use super::runtime_switch::RuntimeSwitch;
 use super::services::AgentServices;
 use crate::agent::{AgentTable, NamedAgent, SharedAgent};
-use crate::config::{AgentSettings, AgentsConfig};
+use crate::config::{AgentSettings, AgentsConfig, SwitchConfig};
 use crate::ids::AgentName;
 use crate::rules::LiveRules;
 
@@ -51,7 +53,7 @@ pub fn build(
         let kept = before.and_then(|before| before.unchanged(name, config));
         let agent = match kept {
             Some(agent) => agent,
-            None => build_one(name, settings, services)?,
+            None => build_one(name, settings, live, services)?,
         };
         agents.insert(name.clone(), agent);
     }
@@ -76,6 +78,7 @@ pub fn build(
 fn build_one(
     name: &AgentName,
     settings: &AgentSettings,
+    live: &Arc<LiveRules>,
     services: &AgentServices,
 ) -> Result<SharedAgent, AgentBuildError> {
     Ok(match settings {
@@ -83,8 +86,18 @@ fn build_one(
         AgentSettings::Model(config) => {
             let tools = AgentTools::new(config, services)
                 .map_err(|error| AgentBuildError::Workspace { agent: name.clone(), error })?;
-            Arc::new(ModelAgent::new(config.clone(), tools)?)
+            let model: SharedAgent = Arc::new(ModelAgent::new(config.clone(), tools)?);
+            match &config.switch {
+                Some(SwitchConfig { codex, .. }) => {
+                    let codex =
+                        Arc::new(CodexAgent::with_tools(codex.clone(), model.about().learns, services));
+                    let own = NamedAgent { name: name.clone(), agent: model };
+                    Arc::new(RuntimeSwitch::new(own, codex, live.clone()))
+                }
+                None => model,
+            }
         }
+        AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone(), services)),
     })
 }
 

@@ -223,6 +223,10 @@ impl Agent for FallbackAgent {
         [&self.first, &self.second].into_iter().flat_map(|named| named.agent.state_lines()).collect()
     }
 
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        self.first.agent.operator_lines()
+    }
+
     fn may_recover(&self, prepared: &PreparedTurn) -> bool {
         self.named(&prepared.agent).is_some_and(|agent| agent.may_recover(prepared))
     }
@@ -321,7 +325,9 @@ mod tests {
                 rewind: RewindSupport::Possible,
                 resume: false,
                 learns: LearningTools::default(),
+                reviews: LearningTools::default(),
                 fallback: None,
+                runtime: None,
                 models: Vec::new(),
             }
         }

@@ -5,6 +5,7 @@
 //! model is told, operators see it as the server's state, and the next turn after a pause tries again.
 
 mod connection;
+mod gather_tools;
 mod guarded_transport;
 mod http_client;
 mod mcp_tool;
@@ -21,13 +22,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use parking_lot::RwLock;
 use tokio_util::task::TaskTracker;
 
-use self::mcp_tool::McpTool;
+use self::gather_tools::ToolFilter;
 use self::server_actor::{McpServer, ServerContext};
-use self::tool_list::ToolList;
 use super::process::ProcessHost;
 use super::tools::AgentTool;
 use crate::config::{McpSelection, McpServerConfig};
@@ -113,32 +112,30 @@ impl McpServers {
                 None => tools.problems.push(format!("There is no MCP server `{name}` in the configuration.")),
             }
         }
-        let lists = named.into_iter().map(list_tools);
-        let mut found = Vec::new();
-        for (server, list) in join_all(lists).await {
-            match list {
-                Ok(list) => {
-                    let left_out = list.left_out.iter();
-                    tools
-                        .problems
-                        .extend(left_out.map(|why| format!("MCP server `{}`: {why}.", server.name)));
-                    found.extend(list.tools.iter().map(|tool| (server.clone(), tool.clone())));
-                }
-                Err(why) => {
-                    tools
-                        .problems
-                        .push(format!("The MCP server `{}` {why}. Its tools are missing.", server.name));
-                }
-            }
-        }
-        let names = tool_names::model_names(
-            found.iter().map(|(server, tool)| (server.name.as_str(), tool.name.as_str())),
-        );
-        let made = found.into_iter().zip(names);
-        tools.tools = made
-            .map(|((server, tool), name)| Arc::new(McpTool::new(server, tool, name)) as Arc<dyn AgentTool>)
-            .collect();
-        tools
+        let gathered = gather_tools::gather(named, ToolFilter::All).await;
+        tools.problems.extend(gathered.problems);
+        McpTools { tools: gathered.tools, ..tools }
+    }
+
+    /// Tools that may be called without a question, of all enabled servers that have some, but not of those `without`.
+    /// With a `name`, only servers whose tools may be called so. Starts these servers, and leaves out the ones that are
+    /// not ready within `patience`; their start goes on.
+    pub async fn tools_without_asking(
+        &self,
+        name: Option<&str>,
+        without: &[String],
+        patience: Duration,
+    ) -> McpTools {
+        let servers: Vec<_> = {
+            let servers = self.servers.read();
+            let chosen = servers.values().filter(|server| {
+                server.allows_some()
+                    && !without.contains(&server.name)
+                    && name.is_none_or(|name| tool_names::may_be_of(name, &server.name))
+            });
+            chosen.cloned().collect()
+        };
+        gather_tools::gather(servers, ToolFilter::Allowed { patience }).await
     }
 
     /// Names of the enabled servers that an agent uses.
@@ -176,13 +173,4 @@ impl McpServers {
             tracing::warn!("not every MCP server ended in time");
         }
     }
-}
-
-/// The tools of one server, or why there are none.
-async fn list_tools(server: Arc<McpServer>) -> (Arc<McpServer>, Result<Arc<ToolList>, String>) {
-    let list = match server.connection().await {
-        Ok(connection) => Ok(connection.tools(&server.config).await),
-        Err(why) => Err(why),
-    };
-    (server, list)
 }

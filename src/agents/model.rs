@@ -4,6 +4,7 @@
 mod agent_tools;
 mod completion;
 mod context_window;
+pub mod foreign_calls;
 mod loop_output;
 mod request_retry;
 mod review;
@@ -26,6 +27,7 @@ use crate::i18n::{LocalizedText, TextKey};
 use crate::openai::{client, error, wire};
 pub use agent_tools::AgentTools;
 use agent_tools::TurnTools;
+use foreign_calls::tell_foreign_calls;
 use turn_loop::{LoopLimits, TurnLoop};
 
 /// Name of the server in error texts.
@@ -71,7 +73,9 @@ impl Agent for ModelAgent {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: self.tools.learning(),
+            reviews: self.tools.learning(),
             fallback: None,
+            runtime: None,
             models: self.config.models.clone(),
         }
     }
@@ -81,13 +85,15 @@ impl Agent for ModelAgent {
             let mut context = vec![turn.context.clone()];
             context.extend(self.tools.prompt_sections(turn.notes.as_ref()).await);
             context.retain(|section| !section.trim().is_empty());
-            let question = wire::CompletionRequest {
-                context: &context.join("\n\n"),
-                params: Some(&turn.params),
-                with_tools: !self.tools.is_empty(),
-                ..turn.into()
-            };
-            Ok(PreparedTurn::new(turn, wire::chat_request(self.model_for(turn), &question, true)))
+            let question =
+                wire::CompletionRequest { context: &context.join("\n\n"), with_tools: true, ..turn.into() };
+            let mut messages = wire::chat_messages(&question);
+            // Which tools it has is known only when the turn runs, unless it has none.
+            if self.tools.is_empty() {
+                messages = tell_foreign_calls(messages, |_| false);
+            }
+            let body = wire::request_body(self.model_for(turn), messages, Some(&turn.params), true);
+            Ok(PreparedTurn::new(turn, body))
         })
     }
 

@@ -130,7 +130,7 @@ impl ProxyAgent {
         out: &dyn AgentOutput,
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
-        let PreparedTurn { request, resumable, agent: _ } = prepared;
+        let PreparedTurn { request, resumable, agent: _, runtime: _ } = prepared;
         if turn.attempt == AttemptKind::Resume && !Box::pin(self.abilities()).await?.idempotent {
             // A server that refused the question may be able to resume once somebody has mended the key.
             let kind = match self.config.upstream == UpstreamSetting::Auto && self.known().current.is_none() {
@@ -180,6 +180,8 @@ impl ProxyAgent {
             who: WHO,
             timeouts: &self.config.timeouts,
             numbered: resumable,
+            // Only our own server announces that it can repeat an answer.
+            tells_subjects: resumable,
             asides: &asides,
             tool_calls: None,
         };
@@ -221,7 +223,9 @@ impl Agent for ProxyAgent {
             rewind,
             resume: true,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

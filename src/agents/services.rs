@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::codex::CodexServers;
 use super::mcp::McpServers;
 use super::process::{HiddenFiles, ProcessHost};
 use super::skills::SkillLibrary;
@@ -17,6 +18,8 @@ pub struct AgentServices {
     pub host: Arc<ProcessHost>,
     /// Servers whose tools agents may call.
     pub mcp: Arc<McpServers>,
+    /// Codex processes of agents.
+    pub codex: Arc<CodexServers>,
     /// The skills, shared with the chat command and the server.
     pub skills: Arc<SkillLibrary>,
     /// Settings of every terminal.
@@ -34,6 +37,7 @@ impl AgentServices {
         let mcp = McpServers::new(&config.mcp_servers, host.clone(), config.home.clone());
         let services = Self {
             store,
+            codex: CodexServers::new(host.clone(), &config.home, config.file.as_deref()),
             host,
             mcp,
             skills: SkillLibrary::new(config.skills_dir.clone()),

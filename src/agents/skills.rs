@@ -243,17 +243,22 @@ impl SkillSet {
 
     /// The list of skills for the system message; `None` without skills.
     pub fn prompt_section(&self) -> Option<String> {
+        self.section_for("the tool `skills`, action `view`", "action `list`")
+    }
+
+    /// The list of skills for a model that reads one with `view` and lists them with `list`; `None` without skills.
+    pub fn section_for(&self, view: &str, list: &str) -> Option<String> {
         if self.skills.is_empty() {
             return None;
         }
-        let mut section =
-            "Skills are instructions for certain tasks. Before you begin a task that one of them is about, \
-                           read it with the tool `skills`, action `view`. Skills:"
-                .to_owned();
+        let mut section = format!(
+            "Skills are instructions for certain tasks. Before you begin a task that one of them is about, read it \
+             with {view}. Skills:"
+        );
         for (at, skill) in self.skills.iter().enumerate() {
             if section.len() + skill.name.len() + skill.description.len() > PROMPT_BYTES {
                 let more = self.skills.len() - at;
-                let _ = write!(section, "\n- and {more} more; action `list` shows them");
+                let _ = write!(section, "\n- and {more} more; {list} shows them");
                 break;
             }
             let _ = write!(section, "\n- {}: {}", skill.name, skill.description);

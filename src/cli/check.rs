@@ -1,5 +1,6 @@
 //! `talaria check`: shows what would run, what is wrong, and which people were refused.
 
+mod codex;
 mod mcp_servers;
 mod serving;
 mod tools;
@@ -29,8 +30,8 @@ use crate::ids::AgentName;
 use crate::state_dir::StateDir;
 use crate::store::{RefusedRow, look};
 
-/// Prints what would run. Changes nothing, and starts nothing but a trial of the sandbox: a running gateway is asked, a stopped one's database is
-/// only read. Fails if the gateway would not start, or would leave every message unanswered.
+/// Prints what would run. Changes nothing, and starts nothing but a trial of the sandbox and `codex --version`: a running gateway is
+/// asked, a stopped one's database is only read. Fails if the gateway would not start, or would leave every message unanswered.
 pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let mut text = if sources.serve { config.describe_serving() } else { config.describe() };
     let mut wrong = look_around(config, sources.serve, &mut text);
@@ -38,6 +39,7 @@ pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     // Asked at most once, and only if somebody wants to know.
     let gateway = LazyCell::new(|| ask_gateway(config, sources));
     look_at_servers(config, &gateway, &mut text);
+    codex::look(config, sources, &mut text);
     if !sources.serve {
         let problems = config.platforms.iter().filter_map(|(name, platform)| {
             let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;

@@ -7,6 +7,7 @@ use clap::Subcommand;
 pub use talaria_platform::operator::OutputFormat;
 
 use super::audit::AuditArgs;
+use super::codex::CodexCommand;
 use super::token::TokenCommand;
 use super::{complain_about, print, render};
 use crate::config::{ConfigSources, env};
@@ -76,6 +77,9 @@ pub enum OperatorCommand {
     /// Let other programs talk to the agent server, each with a token of its own
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Have codex run the turns of an agent, or the agent itself again
+    #[command(subcommand)]
+    Codex(CodexCommand),
     /// List what agents may do without asking again, or revoke it
     #[command(after_help = "Examples:\n  talaria approvals\n  talaria approvals revoke 3f9a")]
     Approvals {
@@ -189,9 +193,12 @@ fn no_file(why: &str) -> CommandError {
 }
 
 impl OperatorCommand {
-    /// Whether the command uses the configuration when nothing runs: it says who may pair.
+    /// Whether the command uses the configuration when nothing runs: it says who may pair, and which agents there are.
     fn reads_configuration(&self) -> bool {
-        matches!(self, Self::Pairing(PairingCommand::Approve { .. } | PairingCommand::Revoke { .. }))
+        matches!(
+            self,
+            Self::Pairing(PairingCommand::Approve { .. } | PairingCommand::Revoke { .. }) | Self::Codex(_)
+        )
     }
 
     fn needs(&self) -> CommandNeed {
@@ -203,6 +210,7 @@ impl OperatorCommand {
                 CommandNeed::Store
             }
             Self::Token(command) => command.needs(),
+            Self::Codex(command) => command.needs(),
         }
     }
 
@@ -252,6 +260,7 @@ impl OperatorCommand {
                 output.show(&revoked, render::revoked)?.into()
             }
             Self::Token(command) => command.carry_out(client).await?.into(),
+            Self::Codex(command) => command.carry_out(client).await?.into(),
             Self::Approvals { command: None, output }
             | Self::Approvals { command: Some(ApprovalsCommand::List(output)), .. } => {
                 let grants: GrantList = client.get("/grants").await?;

@@ -49,6 +49,12 @@ pub(super) fn status(status: &GatewayStatus) -> String {
             );
         }
     }
+    for agent in agents.iter().filter(|agent| !agent.lines.is_empty()) {
+        let _ = writeln!(text, "\n{}:", agent.name);
+        for line in &agent.lines {
+            let _ = writeln!(text, "  {}", one_line(line, 300));
+        }
+    }
     if let Some(server) = server {
         let readers = match server.readers {
             0 => String::new(),

@@ -20,13 +20,15 @@ use tokio_util::task::TaskTracker;
 
 use super::{CommandContext, CommandOutcome, CommandRun, say};
 use crate::access::{AccessDecision, AccessRule, PlaceKind};
+use crate::agents::runtime_switch::RuntimeControl;
 use crate::agents::skills::SkillLibrary;
 use crate::chat_command::ChatCommand;
 use crate::delivery::Delivery;
 use crate::i18n::{LocalizedText, TextKey};
+use crate::ids::AgentName;
 use crate::notice::{Notice, notice_key};
 use crate::post_commit::PostCommit;
-use crate::rules::{LiveRules, Rules};
+use crate::rules::{LiveRules, Rules, SessionKey};
 use crate::store::{self, CommandRow, Store, StoreError, Tx};
 use crate::testing::failpoint;
 use crate::turns::Turns;
@@ -72,6 +74,24 @@ pub(super) struct CommandTask {
     pub live: Arc<LiveRules>,
     /// The skills of agents, if there is a folder for them.
     pub skills: Option<Arc<SkillLibrary>>,
+    /// Shows and changes the runtimes of agents.
+    pub runtimes: Arc<RuntimeControl>,
+}
+
+impl CommandTask {
+    /// The session of the command's place.
+    pub fn session_key(&self) -> SessionKey {
+        let CommandRow { account, place, direct, author, .. } = &self.row;
+        SessionKey::new(account, place, *direct, author, self.live.now().account(account).session)
+    }
+
+    /// Name of the agent that answers in that session.
+    pub async fn agent_of_place(&self) -> AgentName {
+        let rules = self.live.now().account(&self.row.account);
+        let chosen = self.turns.chosen_agent(self.session_key()).await.ok().flatten();
+        let of_room = || rules.agent_in(&self.row.place.room).cloned();
+        chosen.or_else(of_room).unwrap_or_else(|| self.turns.agents().default_name().clone())
+    }
 }
 
 /// Function that makes the answer of a command; or one sentence that says why there is no answer.
@@ -114,6 +134,7 @@ pub struct CommandRunner {
     delivery: Arc<Delivery>,
     live: Arc<LiveRules>,
     skills: Option<Arc<SkillLibrary>>,
+    runtimes: Arc<RuntimeControl>,
     /// Commands that wait for another of their place. A place is here for as long as its task works.
     lines: Mutex<HashMap<(AccountId, Place), VecDeque<SendKey>>>,
     /// One permit for each command that may run now.
@@ -134,6 +155,7 @@ impl CommandRunner {
         delivery: Arc<Delivery>,
         live: Arc<LiveRules>,
         skills: Option<Arc<SkillLibrary>>,
+        runtimes: Arc<RuntimeControl>,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -141,6 +163,7 @@ impl CommandRunner {
             delivery,
             live,
             skills,
+            runtimes,
             lines: Mutex::default(),
             slots: Semaphore::new(COMMANDS_AT_ONCE),
             ended: Notify::new(),
@@ -284,6 +307,7 @@ impl CommandRunner {
             turns: self.turns.clone(),
             live: self.live.clone(),
             skills: self.skills.clone(),
+            runtimes: self.runtimes.clone(),
         };
         let run = AssertUnwindSafe(async move { (after.run)(task).await }).catch_unwind();
         match tokio::time::timeout(COMMAND_DEADLINE, run).await {

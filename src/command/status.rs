@@ -18,12 +18,8 @@ const REASON: usize = 200;
 /// Asks the agent of the place, and says how things are when it has answered.
 pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
     Box::pin(async move {
-        let CommandTask { row, turns, live, .. } = task;
-        let rules = live.now().account(&row.account);
-        let key = SessionKey::new(&row.account, &row.place, row.direct, &row.author, rules.session);
-        let of_room = rules.agent_in(&row.place.room).cloned();
-        let chosen = turns.chosen_agent(key).await.ok().flatten();
-        let name = chosen.or(of_room).unwrap_or_else(|| turns.agents().default_name().clone());
+        let name = task.agent_of_place().await;
+        let CommandTask { row, turns, .. } = task;
         let check = turns.check_agent(&name).await;
         let answer: CommandAnswer = Box::new(move |tx, rules| status(tx, rules, &row, &name, check.as_ref()));
         Ok(answer)

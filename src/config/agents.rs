@@ -4,22 +4,28 @@
 //! `KINDS`.
 
 mod access;
+mod codex;
 mod entry;
 mod model;
 mod proxy;
+mod runtime;
 mod shorthand;
 mod timeouts;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::Path;
 
+pub use codex::{ApprovalMode, CodexConfig, CodexPermissions, PermissionPolicy, ProfileSetting, SandboxMode};
 pub use model::ModelConfig;
 pub use proxy::ProxyConfig;
+pub use runtime::SwitchConfig;
 pub use timeouts::UpstreamTimeouts;
 
 use super::document::ConfigDocument;
 use super::file;
+use super::mcp_servers::masked_values;
 use super::resolve::{ConfigResolver, GivenValue, filled};
 use super::suggest::closest;
 use super::yaml_lines::KeyedMapping;
@@ -28,10 +34,15 @@ use crate::access::AgentAccess;
 use crate::ids::AgentName;
 use crate::rules::{AgentPolicy, AgentRules, Rules};
 pub(super) use access::AgentAccessSection;
+pub(super) use runtime::RuntimeSetting;
 pub(super) use timeouts::TimeoutsSection;
 pub(super) use work::WorkSection;
 #[cfg(test)]
-pub(super) use {model::ModelSection, proxy::ProxySection};
+pub(super) use {
+    codex::{CodexPermissionsSection, CodexSection},
+    model::ModelSection,
+    proxy::ProxySection,
+};
 
 /// The agents by name, and which of them answers where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +62,8 @@ pub enum AgentSettings {
     Proxy(ProxyConfig),
     /// A model behind a model server.
     Model(ModelConfig),
+    /// A `codex app-server` of this machine.
+    Codex(CodexConfig),
 }
 
 /// A kind of agent, as far as the configuration must know it.
@@ -62,7 +75,7 @@ struct EntryKind {
 }
 
 /// The kinds that an entry can have.
-const KINDS: &[EntryKind] = &[proxy::KIND, model::KIND];
+const KINDS: &[EntryKind] = &[proxy::KIND, model::KIND, codex::KIND];
 
 impl AgentsConfig {
     /// The settings of the default agent; `None` if that is the guide.
@@ -88,17 +101,21 @@ impl AgentsConfig {
 
     /// The addresses that the agents ask.
     pub fn urls(&self) -> impl Iterator<Item = &BaseUrl> {
-        self.entries.values().map(|settings| match settings {
-            AgentSettings::Proxy(proxy) => &proxy.url,
-            AgentSettings::Model(model) => &model.url,
+        self.entries.values().filter_map(|settings| match settings {
+            AgentSettings::Proxy(proxy) => Some(&proxy.url),
+            AgentSettings::Model(model) => Some(&model.url),
+            AgentSettings::Codex(_) => None,
         })
     }
 
-    /// The keys that the agents send.
-    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.entries.values().filter_map(|settings| match settings {
-            AgentSettings::Proxy(proxy) => proxy.key.as_ref(),
-            AgentSettings::Model(model) => model.key.as_ref(),
+    /// The keys that the agents send, and the values of variables that may be keys.
+    pub fn secrets(&self) -> impl Iterator<Item = Secret> {
+        self.entries.values().flat_map(|settings| -> Vec<Secret> {
+            match settings {
+                AgentSettings::Proxy(proxy) => proxy.key.iter().cloned().collect(),
+                AgentSettings::Model(model) => model.key.iter().cloned().collect(),
+                AgentSettings::Codex(codex) => masked_values(&codex.env).collect(),
+            }
         })
     }
 
@@ -113,13 +130,45 @@ impl AgentsConfig {
 }
 
 impl AgentSettings {
-    /// Access list of an agent whose entry has no `access`. An agent with a terminal acts on the machine, so it is for
+    /// Settings for handing the agent to codex; `None` for an agent that cannot be switched.
+    pub fn switch(&self) -> Option<&SwitchConfig> {
+        match self {
+            Self::Model(model) => model.switch.as_ref(),
+            Self::Proxy(_) | Self::Codex(_) => None,
+        }
+    }
+
+    /// The codex that runs turns of the agent, or may be told to.
+    pub fn codex(&self) -> Option<&CodexConfig> {
+        match self {
+            Self::Codex(codex) => Some(codex),
+            Self::Model(model) => model.switch.as_ref().map(|switch| &switch.codex),
+            Self::Proxy(_) => None,
+        }
+    }
+
+    /// The folders that its tools work in, and the keys that name them.
+    pub(super) fn workspaces(&self) -> Vec<(&'static str, &Path)> {
+        match self {
+            Self::Proxy(_) => Vec::new(),
+            Self::Model(model) => {
+                model.workspace.as_deref().map(|folder| ("workspace", folder)).into_iter().collect()
+            }
+            Self::Codex(codex) => {
+                let own = codex.cwd.as_deref().map(|folder| ("cwd", folder));
+                own.into_iter().chain([("workspace", codex.workspace.as_path())]).collect()
+            }
+        }
+    }
+
+    /// Access list of an agent whose entry has no `access`. An agent that runs commands acts on the machine, so it is for
     /// admins.
     fn default_access(&self) -> AgentAccess {
         match self {
             Self::Proxy(_) => AgentAccess::everybody(),
             Self::Model(model) if model.tools.contains(&BuiltinTool::Terminal) => AgentAccess::default(),
             Self::Model(_) => AgentAccess::everybody(),
+            Self::Codex(_) => AgentAccess::default(),
         }
     }
 }
@@ -129,6 +178,7 @@ impl fmt::Display for AgentSettings {
         match self {
             Self::Proxy(proxy) => proxy.fmt(f),
             Self::Model(model) => model.fmt(f),
+            Self::Codex(codex) => codex.fmt(f),
         }
     }
 }
@@ -155,7 +205,8 @@ impl ConfigResolver<'_> {
         let mut entries = BTreeMap::new();
         let mut rules = AgentRules::default();
         for (name, settings) in self.shorthands(gateway, agent, needs_local) {
-            rules.by_name.insert(name.clone(), AgentPolicy::default());
+            let runtime = settings.switch().map(|switch| switch.runtime);
+            rules.by_name.insert(name.clone(), AgentPolicy { runtime, ..AgentPolicy::default() });
             entries.insert(name, settings);
         }
         let absent = ConfigDocument::absent();

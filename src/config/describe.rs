@@ -76,6 +76,10 @@ impl Config {
                 Some(work) => format!("{:15}  {work}\n", ""),
                 None => String::new(),
             },
+            Some(AgentSettings::Codex(codex)) => {
+                let folder = codex.cwd.as_ref().unwrap_or(&codex.workspace).display();
+                format!("{:15}  folder {folder}\n", "")
+            }
             Some(AgentSettings::Proxy(_)) | None => String::new(),
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use super::agents::AgentAccessSection;
+use super::agents::{AgentAccessSection, RuntimeSetting};
 use super::mcp_servers::McpServerSection;
 use super::secret::{self, Secret};
 use super::tool_sections::{BudgetSection, ReviewSection, TerminalSection};
@@ -132,6 +132,8 @@ pub struct AgentSection {
     /// Whether attached files that are neither text nor pictures go to the agent, here and through the proxy.
     /// Default: `false`.
     pub files: Option<bool>,
+    /// What runs the turns of the model: itself (`auto`) or `codex_app_server`. Default: `auto`.
+    pub runtime: Option<RuntimeSetting>,
 }
 
 /// `agents.<name>:` as far as all kinds share it. The rest is read when the kind is known; see `agents`.
@@ -209,9 +211,11 @@ pub struct DisplaySection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepsSetting {
-    /// One line with the tool's name, gone when the answer is complete.
+    /// One line with the tool's name and its subject, such as the command; gone when the answer is complete.
     #[default]
     Line,
+    /// One line with the tool's name only, for rooms where not everybody should read commands and paths.
+    Name,
     /// Running tools are not shown.
     Hidden,
 }

@@ -15,12 +15,12 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use super::document::{ConfigDocument, FileAccess};
 use super::resolve::{ConfigResolver, SettingSource, filled};
 use super::secret::SecretForm;
-use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission};
+use super::tool_settings::{McpServerConfig, McpTransport, ToolPermission, ValueOrigin};
 use super::value::TimeSpan;
 use super::yaml_lines::KeyedMapping;
 use super::{BaseUrl, ConfigError, Secret};
 use crate::util::one_line;
-use variables::{VariableFault, fill_variables, has_variable};
+use variables::{VariableFault, fill_variables, has_variable, origin_of};
 pub(super) use variables::{is_variable, shown as shown_variable};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -78,7 +78,27 @@ pub struct McpServerSection {
 
 /// A value of `env` or `headers` as written, with its variables.
 #[derive(Debug)]
-struct WrittenValue(Secret);
+pub(super) struct WrittenValue(Secret);
+
+/// A list of values that may be secrets: variables of a program, or headers.
+#[derive(Clone, Copy)]
+pub(super) struct ValueSection<'a> {
+    /// The keys that lead to it, such as `mcp_servers`, `time`, `env`.
+    pub(super) path: [&'a str; 3],
+    /// Whether the entry that has it can be switched off, and is.
+    pub(super) switch: EntrySwitch,
+}
+
+/// The key `enabled` of an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntrySwitch {
+    /// Such an entry has no such key.
+    Absent,
+    /// The entry is used.
+    On,
+    /// The entry is not used, so it needs none of its variables.
+    Off,
+}
 
 impl<'de> Deserialize<'de> for WrittenValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -102,23 +122,13 @@ impl<'de> Deserialize<'de> for WrittenValue {
 }
 
 impl McpServerConfig {
-    /// Values that the log masks: those that are long, or whose names say that they are secret.
+    /// Values that the log masks.
     pub(super) fn secrets(&self) -> impl Iterator<Item = Secret> {
         let values = match &self.transport {
             McpTransport::Stdio { env, .. } => env,
             McpTransport::Http { headers, .. } => headers,
         };
-        let masked = |(name, value): &(&String, &Secret)| {
-            let length = value.expose().chars().count();
-            length >= LEAST_MASKED || length > 0 && sounds_secret(name)
-        };
-        // `Bearer abc` is also masked where `abc` stands alone.
-        let parts = |(_, value): (&String, &Secret)| {
-            let word = value.expose().split_once(' ').map(|(_, word)| Secret::from(word.to_owned()));
-            let word = word.filter(|word| word.expose().chars().count() >= LEAST_MASKED);
-            std::iter::once(value.clone()).chain(word)
-        };
-        values.iter().filter(masked).flat_map(parts)
+        masked_values(values)
     }
 }
 
@@ -189,6 +199,7 @@ impl ConfigResolver<'_> {
         written: McpServerSection,
     ) -> Option<McpServerConfig> {
         let enabled = written.enabled.unwrap_or(true);
+        let switch = if enabled { EntrySwitch::On } else { EntrySwitch::Off };
         let exclude = self.tool_names(name, "exclude", written.exclude).unwrap_or_default();
         let include = self.tool_names(name, "include", written.include);
         if include.iter().flatten().any(|tool| exclude.contains(tool)) {
@@ -196,6 +207,7 @@ impl ConfigResolver<'_> {
                 "`mcp_servers.{name}.include` names a tool that `exclude` names, too; it is not offered"
             ));
         }
+        let origins = origins_of(written.env.iter().chain(&written.headers).flatten());
         let command = filled(written.command);
         let url = self.text(SettingSource { var: None, path: &["mcp_servers", name, "url"] }, written.url);
         let transport = match (command, url) {
@@ -217,7 +229,7 @@ impl ConfigResolver<'_> {
             }
             (Some(command), None) => {
                 self.refuse_key(name, "headers", written.headers.is_some(), "url");
-                self.check_command(name, &command);
+                self.check_command(&["mcp_servers", name, "command"], &command);
                 let args = written.args.unwrap_or_default();
                 if args.iter().any(|arg| has_variable(arg)) {
                     self.warnings.push(format!(
@@ -225,7 +237,8 @@ impl ConfigResolver<'_> {
                          program gets it as written"
                     ));
                 }
-                let env = self.values(document, (name, "env", enabled), written.env);
+                let section = ValueSection { path: ["mcp_servers", name, "env"], switch };
+                let env = self.values(document, section, written.env);
                 let cwd = self.folder(&["mcp_servers", name, "cwd"], written.cwd);
                 McpTransport::Stdio { command, args, env, cwd }
             }
@@ -237,7 +250,8 @@ impl ConfigResolver<'_> {
                 ] {
                     self.refuse_key(name, key, is_written, "command");
                 }
-                let headers = self.values(document, (name, "headers", enabled), written.headers);
+                let section = ValueSection { path: ["mcp_servers", name, "headers"], switch };
+                let headers = self.values(document, section, written.headers);
                 let url = self.url(&given)?;
                 self.guard_headers(name, &url, !headers.is_empty(), &given.place);
                 McpTransport::Http { url, headers }
@@ -251,6 +265,7 @@ impl ConfigResolver<'_> {
             include,
             exclude,
             permissions: written.permissions.unwrap_or_default(),
+            origins,
         })
     }
 
@@ -270,20 +285,23 @@ impl ConfigResolver<'_> {
     }
 
     /// Refuses a whole command line in place of a program. A path may have spaces if there is such a file.
-    fn check_command(&mut self, name: &str, command: &str) {
+    pub(super) fn check_command(&mut self, path: &[&str], command: &str) {
+        let key = path.join(".");
         if command.contains(char::is_whitespace) && !Path::new(command).exists() {
-            let place = self.place(&["mcp_servers", name, "command"]);
-            self.errors.push(
-                ConfigError::new(format!("`mcp_servers.{name}.command` must be a program alone{place}"))
-                    .hint("write its arguments as a list, such as `args: [\"-y\", \"some-server\"]`; no shell runs it"),
-            );
+            let place = self.place(path);
+            let hint = match path.first() {
+                Some(&"mcp_servers") => {
+                    "write its arguments as a list, such as `args: [\"-y\", \"some-server\"]`; no shell runs it"
+                }
+                Some(_) | None => "write its path or its name; no shell runs it",
+            };
+            let error = ConfigError::new(format!("`{key}` must be a program alone{place}"));
+            self.errors.push(error.hint(hint));
         } else if command.starts_with("~/") {
-            let place = self.place(&["mcp_servers", name, "command"]);
+            let place = self.place(path);
             self.errors.push(
-                ConfigError::new(format!(
-                    "`mcp_servers.{name}.command` begins with `~`, which only a shell replaces{place}"
-                ))
-                .hint("write the whole path"),
+                ConfigError::new(format!("`{key}` begins with `~`, which only a shell replaces{place}"))
+                    .hint("write the whole path"),
             );
         }
     }
@@ -305,21 +323,22 @@ impl ConfigResolver<'_> {
         Some(unique.into_iter().collect())
     }
 
-    /// Fills in the values of `env` or `headers`. A server that is off needs none of its variables.
-    fn values(
+    /// Fills in the values of `env` or `headers`.
+    pub(super) fn values(
         &mut self,
         document: &ConfigDocument,
-        (server, section, enabled): (&str, &str, bool),
+        section: ValueSection<'_>,
         written: Option<BTreeMap<String, WrittenValue>>,
     ) -> BTreeMap<String, Secret> {
         let mut values = BTreeMap::new();
+        let [group, entry, list] = section.path;
         for (name, WrittenValue(written)) in written.unwrap_or_default() {
-            let path = ["mcp_servers", server, section, &name];
-            let is_header = section == "headers";
+            let path = [group, entry, list, &name];
+            let is_header = list == "headers";
             if let Some(fault) = if is_header { header_fault(&name) } else { variable_fault(&name) } {
                 let place = document.place_of_key(&path);
                 self.errors.push(
-                    ConfigError::new(format!("`mcp_servers.{server}.{section}` has {} {place}", fault.0))
+                    ConfigError::new(format!("`{group}.{entry}.{list}` has {} {place}", fault.0))
                         .hint(fault.1),
                 );
                 continue;
@@ -328,8 +347,8 @@ impl ConfigResolver<'_> {
             let plain = |byte: u8| byte.is_ascii_alphabetic() || byte == b'-';
             let is_shown = if is_header { name.bytes().all(plain) } else { shown_variable(&name).is_some() };
             let key = match is_shown {
-                true => format!("mcp_servers.{server}.{section}.{name}"),
-                false => format!("mcp_servers.{server}.{section}"),
+                true => format!("{group}.{entry}.{list}.{name}"),
+                false => format!("{group}.{entry}.{list}"),
             };
             let place = document.place(&path);
             if sounds_secret(&name) && !has_variable(written.expose()) {
@@ -337,16 +356,22 @@ impl ConfigResolver<'_> {
             }
             let value = match fill_variables(written.expose(), self.env) {
                 Ok(value) => value,
-                Err(VariableFault::Unset(_)) if !enabled => continue,
+                Err(VariableFault::Unset(_)) if section.switch == EntrySwitch::Off => continue,
                 Err(VariableFault::Unset(variable)) => {
                     let variable = match variable {
                         Some(variable) => format!("the variable `{variable}`"),
                         None => "a variable".to_owned(),
                     };
+                    let hint = "set it where Talaria is started";
+                    let hint = match section.switch {
+                        EntrySwitch::Absent => hint.to_owned(),
+                        EntrySwitch::On | EntrySwitch::Off => {
+                            format!("{hint}; or write `{group}.{entry}.enabled: false`")
+                        }
+                    };
                     self.errors.push(
-                        ConfigError::new(format!("`{key}` takes {variable}, which is not set {place}")).hint(
-                            format!("set it where Talaria is started; or write `mcp_servers.{server}.enabled: false`"),
-                        ),
+                        ConfigError::new(format!("`{key}` takes {variable}, which is not set {place}"))
+                            .hint(hint),
                     );
                     continue;
                 }
@@ -437,6 +462,32 @@ fn variable_fault(name: &str) -> Option<(&'static str, &'static str)> {
         "a name that no variable can have",
         "names of variables have letters, digits and `_`, such as `API_TOKEN`",
     ))
+}
+
+/// The values that the log masks: those that are long, or whose names say that they are secret.
+pub(super) fn masked_values(values: &BTreeMap<String, Secret>) -> impl Iterator<Item = Secret> {
+    let masked = |(name, value): &(&String, &Secret)| {
+        let length = value.expose().chars().count();
+        length >= LEAST_MASKED || length > 0 && sounds_secret(name)
+    };
+    // `Bearer abc` is also masked where `abc` stands alone.
+    let parts = |(_, value): (&String, &Secret)| {
+        let word = value.expose().split_once(' ').map(|(_, word)| Secret::from(word.to_owned()));
+        let word = word.filter(|word| word.expose().chars().count() >= LEAST_MASKED);
+        std::iter::once(value.clone()).chain(word)
+    };
+    values.iter().filter(masked).flat_map(parts)
+}
+
+/// Sources of the values, by their names.
+fn origins_of<'a>(
+    written: impl Iterator<Item = (&'a String, &'a WrittenValue)>,
+) -> BTreeMap<String, ValueOrigin> {
+    let origin = |(name, WrittenValue(value)): (&String, &WrittenValue)| match origin_of(value.expose()) {
+        ValueOrigin::Literal if sounds_secret(name) => (name.clone(), ValueOrigin::SecretLiteral),
+        origin => (name.clone(), origin),
+    };
+    written.map(origin).collect()
 }
 
 /// Whether the name of a variable or a header says that its value is secret.

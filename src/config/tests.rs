@@ -1,6 +1,8 @@
 //! Scenes: a file, an environment, and what becomes of them.
 
 mod agents;
+mod codex;
+mod codex_runtime;
 mod errors;
 mod example;
 mod fallback;

@@ -143,7 +143,7 @@ impl ConfigResolver<'_> {
                 }
                 name
             }
-            Some(AgentSettings::Proxy(_)) => {
+            Some(AgentSettings::Proxy(_) | AgentSettings::Codex(_)) => {
                 let place = self.place(&path);
                 let models: Vec<_> = models(agents).map(|(name, _)| format!("`{name}`")).collect();
                 let hint = match models.is_empty() {
@@ -166,34 +166,39 @@ impl ConfigResolver<'_> {
     /// `terminal`.
     pub(super) fn terminal(&mut self, written: TerminalSection) -> TerminalConfig {
         let default = TerminalConfig::default();
+        TerminalConfig {
+            env_passthrough: self.variable_names(&["terminal", "env_passthrough"], written.env_passthrough),
+            network: written.network.unwrap_or(default.network),
+            timeout: written.timeout.map_or(default.timeout, |span| span.0),
+        }
+    }
+
+    /// Names of variables that a process gets.
+    pub(super) fn variable_names(&mut self, path: &[&str], written: Option<Vec<String>>) -> Vec<String> {
+        let key = path.join(".");
         let mut names: Vec<String> = Vec::new();
-        for name in written.env_passthrough.unwrap_or_default() {
+        for name in written.unwrap_or_default() {
             let name = name.trim();
             if !is_variable(name) {
-                let place = self.place(&["terminal", "env_passthrough"]);
+                let place = self.place(path);
                 self.errors.push(
-                    ConfigError::new(format!(
-                        "`terminal.env_passthrough` holds what cannot be the name of a variable{place}"
-                    ))
-                    .hint("write names alone, such as `[LANG, HTTPS_PROXY]`; there are no patterns and no values"),
+                    ConfigError::new(format!("`{key}` holds what cannot be the name of a variable{place}")).hint(
+                        "write names alone, such as `[LANG, HTTPS_PROXY]`; there are no patterns and no values",
+                    ),
                 );
                 continue;
             }
             if env::table().any(|var| var.secret && var.name == name) {
                 let name = shown_variable(name).unwrap_or("a variable");
                 self.warnings.push(format!(
-                    "`terminal.env_passthrough` lists `{name}`, which never passes: it is a secret of Talaria's own"
+                    "`{key}` lists `{name}`, which never passes: it is a secret of Talaria's own"
                 ));
             }
             if !names.iter().any(|known| known == name) {
                 names.push(name.to_owned());
             }
         }
-        TerminalConfig {
-            env_passthrough: names,
-            network: written.network.unwrap_or(default.network),
-            timeout: written.timeout.map_or(default.timeout, |span| span.0),
-        }
+        names
     }
 
     /// Refuses workspaces that reach files of ours. Runs last, when all files that hold keys are known.
@@ -201,14 +206,22 @@ impl ConfigResolver<'_> {
         let config = self.document.map(|document| document.path().to_owned());
         let mut ours = vec![self.home.to_owned(), skills_dir.to_owned()];
         ours.extend(config.into_iter().chain(self.secret_files.iter().cloned()));
-        for (name, model) in models(agents) {
-            let Some(workspace) = &model.workspace else { continue };
-            let Some(conflict) = workspace_conflict(workspace, ours.iter().map(PathBuf::as_path)) else {
+        // Each session of codex has a folder of its own in there, and writes nothing beside it.
+        let own = self.home.join("codex");
+        let folders = |(name, settings): (&AgentName, &AgentSettings)| {
+            let folders = settings.workspaces().into_iter().map(|(key, folder)| (key, folder.to_owned()));
+            folders.map(|(key, folder)| (name.clone(), key, folder)).collect::<Vec<_>>()
+        };
+        for (name, key, folder) in agents.entries.iter().flat_map(folders) {
+            if folder.starts_with(&own) {
+                continue;
+            }
+            let Some(conflict) = workspace_conflict(&folder, ours.iter().map(PathBuf::as_path)) else {
                 continue;
             };
-            let place = self.place(&["agents", name.as_str(), "workspace"]);
+            let place = self.place(&["agents", name.as_str(), key]);
             self.errors.push(
-                ConfigError::new(format!("`agents.{name}.workspace` {conflict}{place}")).hint(match conflict {
+                ConfigError::new(format!("`agents.{name}.{key}` {conflict}{place}")).hint(match conflict {
                     WorkspaceConflict::Root | WorkspaceConflict::Inside(_) => {
                         "the tools of the agent could change Talaria itself; name a folder of its own, such as \
                          `/srv/agent`"
@@ -254,6 +267,6 @@ impl ConfigResolver<'_> {
 fn models(agents: &AgentsConfig) -> impl Iterator<Item = (&AgentName, &ModelConfig)> {
     agents.entries.iter().filter_map(|(name, settings)| match settings {
         AgentSettings::Model(model) => Some((name, model)),
-        AgentSettings::Proxy(_) => None,
+        AgentSettings::Proxy(_) | AgentSettings::Codex(_) => None,
     })
 }

@@ -126,6 +126,24 @@ pub struct McpServerConfig {
     pub exclude: Vec<String>,
     /// Whether each tool may be called, by its name at the server; tools that are not here are asked for.
     pub permissions: BTreeMap<String, ToolPermission>,
+    /// Source of each value of `env` or `headers`, by its name: other programs are told where a secret is, and not
+    /// the secret. Also has the variables that a server which is off lacks.
+    pub origins: BTreeMap<String, ValueOrigin>,
+}
+
+/// Source of a value of `env` or `headers`, as the configuration file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueOrigin {
+    /// The file holds the value.
+    Literal,
+    /// The file holds the value, and its name says that it is secret.
+    SecretLiteral,
+    /// A variable of our environment: `${NAME}`.
+    Variable(String),
+    /// A variable of our environment behind a word: `Bearer ${NAME}`.
+    BearerVariable(String),
+    /// Several parts, and a variable among them.
+    Composed,
 }
 
 /// The way to an MCP server. `Debug` and `Display` count the arguments, because one may hold a secret.

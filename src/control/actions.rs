@@ -289,6 +289,9 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
     if let Some(AgentServices { mcp, .. }) = running.services.as_deref() {
         mcp.replace(&config.mcp_servers);
     }
+    if let Some(runtimes) = &control.runtimes {
+        runtimes.replace(&config);
+    }
     if let Some(table) = table {
         running.turns.replace_agents(table, &changed);
         *agents = config.agents.clone();

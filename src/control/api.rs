@@ -43,6 +43,9 @@ pub struct AgentStatus {
     pub agent: String,
     /// Its fault in words, to follow its name; `None` if it would answer.
     pub trouble: Option<String>,
+    /// Lines about parts of it, such as the account that it uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
 }
 
 /// The fallback, in [`GatewayStatus`] and [`HealthReport`].

@@ -19,7 +19,10 @@ use tower::ServiceExt as _;
 
 use super::command_error::{self, CommandError};
 use super::{ControlRules, ControlState, fits, path, router};
+use crate::agents::process::ProcessHost;
+use crate::agents::runtime_switch::{RuntimeControl, SwitchTable};
 use crate::config::{Config, ConfigSources, Retention, env};
+use crate::rules::LiveRules;
 use crate::state_dir::{StartError, StateDir, note_lost_database};
 use crate::store::{Store, StoreThreads};
 
@@ -87,7 +90,7 @@ impl ControlClient {
 
     /// Sends a request without a body.
     pub async fn get<T: DeserializeOwned>(&self, what: &str) -> Result<T, CommandError> {
-        let answer = self.ask(Method::GET, what, Vec::new()).await?;
+        let answer = self.ask(Method::GET, what, Vec::new(), ANSWER).await?;
         serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()))
     }
 
@@ -101,10 +104,22 @@ impl ControlClient {
         serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()))
     }
 
+    /// Sends a request with a body that may take as long as `patience`.
+    pub async fn post_within<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        question: &impl Serialize,
+        patience: Duration,
+    ) -> Result<T, CommandError> {
+        let question = serde_json::to_vec(question).map_err(|error| strange(&error.to_string()))?;
+        let answer = self.ask(Method::POST, what, question, patience).await?;
+        serde_json::from_slice(&answer).map_err(|error| strange(&error.to_string()))
+    }
+
     /// Sends a request with a body, and leaves the answer as it is.
     pub async fn post_raw(&self, what: &str, question: &impl Serialize) -> Result<Vec<u8>, CommandError> {
         let question = serde_json::to_vec(question).map_err(|error| strange(&error.to_string()))?;
-        self.ask(Method::POST, what, question).await
+        self.ask(Method::POST, what, question, ANSWER).await
     }
 
     /// Releases everything, and returns when the store is closed.
@@ -117,9 +132,15 @@ impl ControlClient {
         }
     }
 
-    async fn ask(&self, method: Method, what: &str, question: Vec<u8>) -> Result<Vec<u8>, CommandError> {
+    async fn ask(
+        &self,
+        method: Method,
+        what: &str,
+        question: Vec<u8>,
+        patience: Duration,
+    ) -> Result<Vec<u8>, CommandError> {
         let (status, answer) = match &self.answers {
-            ControlBackend::There(client) => over_there(client, method, what, question).await?,
+            ControlBackend::There(client) => over_there(client, method, what, question, patience).await?,
             ControlBackend::Here(here) => right_here(&here.router, method, what, question).await?,
         };
         if status.is_success() {
@@ -151,8 +172,18 @@ impl LocalBackend {
         if taken.lost_database() {
             note_lost_database(&store).await?;
         }
-        let rules = ControlRules::Written(Box::new(Config::load(sources, &env::process)));
-        let control = ControlState { home: home.to_owned(), store, rules, running: None };
+        let config = Config::load(sources, &env::process);
+        let runtimes = match &config {
+            Ok(config) => {
+                let live = LiveRules::new(config.rules.clone());
+                live.load_overrides(store.read(|tx| tx.runtime_overrides()).await?);
+                let host = Arc::new(ProcessHost::new(home));
+                Some(RuntimeControl::new(store.clone(), live, SwitchTable::new(config, Some(host))))
+            }
+            Err(_) => None,
+        };
+        let rules = ControlRules::Written(Box::new(config));
+        let control = ControlState { home: home.to_owned(), store, rules, runtimes, running: None };
         Ok(Self { router: router(Arc::new(control)), threads, _home: taken })
     }
 }
@@ -163,7 +194,7 @@ async fn reach(home: &Path) -> Option<reqwest::Client> {
     tokio::time::timeout(CONNECT, UnixStream::connect(&socket)).await.ok()?.ok()?;
     // Without certificates: there is no TLS on a socket, and a small container may have none to load.
     let client = reqwest::Client::builder().unix_socket(socket).no_proxy().tls_certs_only([]);
-    client.timeout(ANSWER).build().ok()
+    client.build().ok()
 }
 
 async fn over_there(
@@ -171,9 +202,10 @@ async fn over_there(
     method: Method,
     what: &str,
     question: Vec<u8>,
+    patience: Duration,
 ) -> Result<(StatusCode, Vec<u8>), CommandError> {
     let broken = |error: reqwest::Error| match error.is_timeout() {
-        true => slow(ANSWER),
+        true => slow(patience),
         false => CommandError::new(
             StatusCode::BAD_GATEWAY,
             "talaria runs but broke off before it answered",
@@ -182,7 +214,7 @@ async fn over_there(
     };
     // The host name means nothing on a Unix socket.
     let request = client.request(method, format!("http://talaria{what}"));
-    let request = request.header(CONTENT_TYPE, "application/json").body(question);
+    let request = request.header(CONTENT_TYPE, "application/json").body(question).timeout(patience);
     let mut response = request.send().await.map_err(broken)?;
     let mut answer = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(broken)? {

@@ -64,7 +64,8 @@ pub(super) fn compare(
     for name in names {
         // An agent that is new or removed is listed as a whole.
         if let (Some(old), Some(new)) = (rules.agents.by_name.get(name), next.agents.by_name.get(name)) {
-            let AgentPolicy { access, instructions } = old;
+            // Another runtime is a change of the agent itself, which is listed above; the other list follows `access`.
+            let AgentPolicy { access, codex_access: _, runtime: _, instructions } = old;
             keys.now(&format!("agents.{name}.access"), *access != new.access);
             keys.now(&format!("agents.{name}.instructions"), *instructions != new.instructions);
         }

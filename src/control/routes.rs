@@ -48,6 +48,7 @@ pub(super) type RawRequest = Result<Bytes, BytesRejection>;
 pub fn router(control: Arc<ControlState>) -> Router {
     Router::new()
         .merge(super::accounts::routes())
+        .merge(super::codex::routes())
         .merge(super::tokens::routes())
         .route("/status", get(status))
         .route("/health", get(health))
@@ -66,6 +67,8 @@ pub fn router(control: Arc<ControlState>) -> Router {
         .method_not_allowed_fallback(unknown)
         .layer(from_fn(in_time))
         .layer(DefaultBodyLimit::max(QUESTION))
+        // Behind the layers: tools have limits of their own.
+        .merge(super::tools::routes())
         .with_state(control)
 }
 
@@ -158,6 +161,7 @@ async fn status(State(control): State<Arc<ControlState>>) -> HandlerResult<Gatew
         default: checked.name == default,
         agent: rules.words.say(&checked.about.answering()),
         trouble: checked.health.trouble(),
+        lines: checked.lines.iter().map(|line| rules.words.say(line)).collect(),
         name: checked.name.to_string(),
     });
     let agents = agents.collect();

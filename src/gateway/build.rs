@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::agent::TURN_BYTES;
 use crate::config::Config;
+use crate::testing;
 use crate::turns::TurnSettings;
 
 /// Time that an agent has to end a turn during shutdown, so that time is left for the last messages.
@@ -23,7 +24,7 @@ pub(super) fn settings(config: &Config) -> TurnSettings {
         retry_scripts_for: config.turns.retry_scripts_for,
         turn_bytes: TURN_BYTES,
         stop_grace: STOP_GRACE,
-        ask_for: ASK_FOR,
+        ask_for: testing::answer_time(ASK_FOR),
         review: config.review.clone(),
     }
 }

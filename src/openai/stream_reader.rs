@@ -26,6 +26,7 @@ use crate::config::UpstreamTimeouts;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::poll_when_woken::poll_when_woken;
 use crate::reply::LARGEST_FILE;
+use crate::util::{clip, mask_secrets};
 
 /// Most bytes of an error response that are read.
 const REFUSAL: usize = 4096;
@@ -37,6 +38,9 @@ const REST: Duration = Duration::from_secs(1);
 /// characters is wrapped in two hundred bytes, so this limit is higher.
 const WIRE: usize = 48 * MIB;
 const MIB: usize = 1024 * 1024;
+
+/// Bytes of the subject of a tool call that are looked at. Rooms show less.
+const SUBJECT: usize = 512;
 
 /// Bytes between two checks whether the output has capacity for more.
 const CAPACITY_STEP: usize = 64 * 1024;
@@ -60,6 +64,9 @@ pub struct StreamReader<'a> {
     pub timeouts: &'a UpstreamTimeouts,
     /// Whether events may be numbered: repeated ones are skipped, and a gap means a broken stream.
     pub numbered: bool,
+    /// Whether people may read what the server says about a tool call. Our own server says its subject in one line; another
+    /// one may put anything there that its agent saw.
+    pub tells_subjects: bool,
     /// Receives events about asks.
     pub asides: &'a (dyn Fn(ApprovalEvent<'_>) + Send + Sync),
     /// Receives the pieces of tool calls, in order; `None` for a server that runs its tools itself.
@@ -237,7 +244,7 @@ impl StreamReader<'_> {
         }
         if event.event == TOOL_PROGRESS {
             if let Ok(tool) = ToolProgress::parse(&data) {
-                out.emit(TurnEvent::Step(step(&tool)));
+                out.emit(TurnEvent::Step(self.step(&tool)));
             }
             return ControlFlow::Continue(());
         }
@@ -269,6 +276,7 @@ impl StreamReader<'_> {
         if let Some(usage) = chunk.usage {
             out.emit(TurnEvent::Usage(usage.into()));
         }
+        chunk.remarks().for_each(|remark| out.emit(TurnEvent::Remark(remark)));
         progress.reason = progress.reason.take().or_else(|| chunk.reason());
         let explains = chunk.error.is_some() && std::mem::take(&mut progress.awaits_error);
         let finish = match chunk.finish_reason() {
@@ -298,6 +306,22 @@ impl StreamReader<'_> {
             progress.finish = Some(finish);
         }
         ControlFlow::Continue(())
+    }
+
+    fn step(&self, tool: &ToolProgress<'_>) -> Step {
+        let title = tool.tool.as_deref().unwrap_or_default().to_owned();
+        let state = match tool.status.as_deref() {
+            Some("completed" | "done" | "success") => StepState::Done,
+            Some("failed" | "error" | "cancelled") => StepState::Failed,
+            _ => StepState::Running,
+        };
+        let subject = tool.label.as_deref().filter(|label| self.tells_subjects && *label != title);
+        Step {
+            id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned),
+            detail: subject.map(|label| mask_secrets(clip(label, SUBJECT))),
+            title,
+            state,
+        }
     }
 }
 
@@ -332,21 +356,6 @@ fn is_last(beginning: &[u8]) -> bool {
         })
     };
     has(r#""finish_reason""#, b'"') || has(r#""hermes""#, b'{')
-}
-
-fn step(tool: &ToolProgress<'_>) -> Step {
-    let title = tool.tool.as_deref().unwrap_or_default().to_owned();
-    let state = match tool.status.as_deref() {
-        Some("completed" | "done" | "success") => StepState::Done,
-        Some("failed" | "error" | "cancelled") => StepState::Failed,
-        _ => StepState::Running,
-    };
-    Step {
-        id: tool.call_id.as_deref().map_or_else(|| title.clone(), str::to_owned),
-        title,
-        detail: None,
-        state,
-    }
 }
 
 /// Reads the rest of a body, so that its connection can serve the next turn. In a task of its own because the

@@ -9,6 +9,7 @@ mod approval;
 mod chunk_cache;
 mod lenient;
 mod reason;
+mod remark;
 #[cfg(test)]
 mod tests;
 mod tool_call;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 pub use approval::{APPROVAL_REQUEST, APPROVAL_RESPONDED, ApprovalEvent};
 pub use chunk_cache::ChunkCache;
 pub use reason::FailureReason;
+pub use remark::RelayedRemark;
 pub use tool_call::{FunctionDelta, ToolCallChunk, ToolCallDelta};
 
 use crate::agent;
@@ -76,13 +78,18 @@ impl<'a> From<&'a agent::AgentTurn> for CompletionRequest<'a> {
 /// agent are sent, and tool calls with their results if the agent has tools; some servers refuse empty messages.
 /// `include_usage` asks for token counts, which not every server supports.
 pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage: bool) -> Vec<u8> {
-    let CompletionRequest { context, history, prompt, parts: given, images, files, params, with_tools } =
+    request_body(model, chat_messages(question), question.params, include_usage)
+}
+
+/// The messages of a request; see [`chat_request`].
+pub fn chat_messages(question: &CompletionRequest<'_>) -> Vec<Value> {
+    let CompletionRequest { context, history, prompt, parts: given, images, files, with_tools, .. } =
         *question;
     let mut messages = Vec::with_capacity(history.len() + 2);
     if !is_blank(context) {
         messages.push(message("system", context));
     }
-    for agent::SessionMessage { role, content, tools } in history {
+    for agent::SessionMessage { role, content, tools, .. } in history {
         match (role, tools.as_ref().filter(|_| with_tools)) {
             (agent::MessageRole::Assistant, Some(agent::ToolActivity::Calls { tool_calls })) => {
                 let content = if is_blank(content) { Value::Null } else { json!(content) };
@@ -91,7 +98,7 @@ pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage
             (agent::MessageRole::Tool, Some(agent::ToolActivity::Result { tool_call_id, .. })) => {
                 messages.push(json!({ "role": "tool", "tool_call_id": tool_call_id, "content": content }));
             }
-            (agent::MessageRole::Tool, _) => {}
+            (agent::MessageRole::Tool | agent::MessageRole::Note, _) => {}
             _ if is_blank(content) => {}
             (agent::MessageRole::User, _) => messages.push(message("user", content)),
             (agent::MessageRole::Assistant, _) => messages.push(message("assistant", content)),
@@ -102,7 +109,16 @@ pub fn chat_request(model: &str, question: &CompletionRequest<'_>, include_usage
         ([_, ..], _, _) => json!({ "role": "user", "content": given }),
         ([], images, files) => json!({ "role": "user", "content": parts(prompt, images, files) }),
     });
+    messages
+}
 
+/// The body of a request with these messages.
+pub fn request_body(
+    model: &str,
+    messages: Vec<Value>,
+    params: Option<&agent::ModelParams>,
+    include_usage: bool,
+) -> Vec<u8> {
     let mut request = json!({ "model": model, "messages": messages, "stream": true });
     if include_usage {
         request["stream_options"] = json!({ "include_usage": true });
@@ -179,6 +195,9 @@ pub struct HermesEnd<'a> {
     /// Why the turn failed.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub reason: Option<FailureReason<'a>>,
+    /// Sentences below the answer.
+    #[serde(borrow, default, deserialize_with = "lenient::list")]
+    pub remarks: Vec<RelayedRemark<'a>>,
 }
 
 impl<'a> StreamChunk<'a> {
@@ -212,6 +231,11 @@ impl<'a> StreamChunk<'a> {
     /// Why the turn failed, if our own server reports it.
     pub fn reason(&self) -> Option<LocalizedText> {
         self.hermes.as_ref()?.reason.as_ref()?.words()
+    }
+
+    /// Sentences below the answer, if our own server reports any.
+    pub fn remarks(&self) -> impl Iterator<Item = LocalizedText> {
+        self.hermes.iter().flat_map(|hermes| &hermes.remarks).filter_map(RelayedRemark::words)
     }
 
     /// Whether the server reports that the turn was stopped there.
@@ -304,7 +328,8 @@ pub struct ToolProgress<'a> {
     /// Emoji for the tool.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub emoji: Option<Cow<'a, str>>,
-    /// Summary of the arguments. May contain anything the agent saw: not for rooms.
+    /// Subject of the call in one line from our own server. From any other it may contain anything that the agent saw, and
+    /// is not for rooms.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub label: Option<Cow<'a, str>>,
     /// Id of the call, equal in all of its events.

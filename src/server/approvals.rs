@@ -39,11 +39,15 @@ const ANSWER: &str = "answer";
 /// names.
 pub fn requested(run: &TurnId, asked: &AskOpened) -> Value {
     let AskOpened { id, ask, expires, .. } = asked;
+    let title = ask.title.to_string();
     let mut data = json!({
         "run_id": run.0, "approval_id": id.0,
-        "title": ask.title, "description": ask.title, "command": ask.detail, "detail": ask.detail, "cwd": ask.cwd,
+        "title": title, "description": title, "command": ask.detail, "detail": ask.detail, "cwd": ask.cwd,
         "choices": CHOICES, "expires_at": expires,
     });
+    if let Some(reason) = &ask.reason {
+        data["reason"] = json!(reason);
+    }
     if !ask.form.is_approval() {
         let once = ask.form.approve(GrantScope::Once).is_ok().then_some("once");
         data["choices"] = once.into_iter().chain([ANSWER, "deny"]).collect();

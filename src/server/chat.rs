@@ -153,6 +153,11 @@ impl ChatChunks {
         if let Some(reason) = end.reason() {
             hermes["reason"] = json!(reason);
         }
+        hermes["completed"] = json!(end.is_completed());
+        hermes["partial"] = json!(end.is_partial());
+        for (name, value) in &end.facts {
+            hermes[name] = value.clone();
+        }
         hermes
     }
 
@@ -181,7 +186,7 @@ impl ChatChunks {
 
     fn whole(self, end: &TurnResult, content: Value) -> ChatCompletion {
         // Present for a stopped turn too, which is no error: a partial answer must not look complete.
-        let hermes = (end.status() != "completed").then(|| {
+        let hermes = (end.status() != "completed" || !end.facts.is_empty()).then(|| {
             let mut hermes = self.hermes(end, None);
             if let Some(error) = end.error() {
                 hermes["error"] = error;
@@ -237,8 +242,11 @@ impl StreamFormat for ChatChunks {
                 out.event(Some(approvals::RESPONDED), Some(&id()), &data);
             }
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
-            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {
-            }
+            TurnEvent::Notice(None)
+            | TurnEvent::Usage(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
+            | TurnEvent::Upstream(_) => {}
         }
     }
 

@@ -117,7 +117,7 @@ impl StreamFormat for RunEvents {
                     self.tell(NOTICE, &id, data, out);
                 }
             }
-            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {}
+            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Facts(_) | TurnEvent::Upstream(_) => {}
         }
     }
 
@@ -125,6 +125,9 @@ impl StreamFormat for RunEvents {
         let mut data = json!({ "session_id": self.session, "usage": end.usage_of_a_run() });
         if !is_told {
             data["output"] = out.long(&end.text);
+        }
+        if let remarks @ [_, ..] = end.remarks().as_slice() {
+            data["remarks"] = json!(remarks);
         }
         if let Some(failure) = &end.failure {
             data["error"] = json!(failure);

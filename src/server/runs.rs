@@ -95,6 +95,20 @@ pub struct RunView {
     output: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<RunTokens>,
+    /// Whether the agent said all that it wanted; present when the run has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed: Option<bool>,
+    /// Whether there is an answer, but not all of it; present when the run has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partial: Option<bool>,
+    /// Codex' ids of the thread and the turn, if codex answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    codex_thread_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    codex_turn_id: Option<String>,
+    /// Sentences of ours below the answer, such as that something was declined without asking anybody.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
     /// Why it failed, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -201,6 +215,11 @@ pub async fn show(
         pending_approvals: pending(&server, &turn.id, &asks),
         approvals: asks.into_iter().map(told).collect(),
         usage: ended.as_ref().map(TurnResult::usage_of_a_run),
+        completed: ended.as_ref().map(TurnResult::is_completed),
+        partial: ended.as_ref().map(TurnResult::is_partial),
+        codex_thread_id: ended.as_ref().and_then(|ended| ended.fact("codex_thread_id")),
+        codex_turn_id: ended.as_ref().and_then(|ended| ended.fact("codex_turn_id")),
+        remarks: ended.as_ref().map(TurnResult::remarks).unwrap_or_default(),
         code: ended.as_ref().filter(|_| failure.is_some()).map(TurnResult::code),
         output: ended.map(|ended| frames.long(&ended.text)),
         error: failure,

@@ -8,13 +8,13 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::headers::TurnHeaders;
 use super::sse::SseBuffer;
 use super::text_budget::LoadResult;
 use super::{ApiError, Caller, Server};
-use crate::agent::{SessionMessage, TokenUsage, ToolActivity};
+use crate::agent::{REMARKS_FACT, SessionMessage, TokenUsage, ToolActivity};
 use crate::i18n::TextCatalog;
 use crate::ids::TurnId;
 use crate::openai::wire::FailureReason;
@@ -35,6 +35,8 @@ pub struct TurnResult {
     pub outcome: TurnOutcome,
     /// Tokens used.
     pub usage: TokenUsage,
+    /// Names and values that the agent reported about the run.
+    pub facts: Map<String, Value>,
     /// Messages of the agent and its tools in order; loaded only for [`EndParts::TextAndTranscript`].
     pub transcript: Vec<TranscriptEntry>,
     /// Why the turn failed or was cut short, in words; `None` if it did not.
@@ -152,17 +154,38 @@ impl TurnResult {
         transcript: Vec<TranscriptEntry>,
         words: &TextCatalog,
     ) -> Self {
-        let FinishedTurn { text, text_replaced, outcome, usage, .. } = finish;
+        let FinishedTurn { text, text_replaced, outcome, usage, facts, .. } = finish;
         let failure = failure(&outcome, &text, words);
-        Self { text, in_short, text_replaced, outcome, usage, transcript, failure }
+        Self { text, in_short, text_replaced, outcome, usage, facts, transcript, failure }
     }
 
     /// Result of a turn of which only this text is left: its session was deleted, and the turn was stopped for
     /// that.
     pub fn gone(text: Arc<String>) -> Self {
-        let (usage, transcript) = (TokenUsage::default(), Vec::new());
+        let (usage, facts, transcript) = (TokenUsage::default(), Map::new(), Vec::new());
         let outcome = TurnOutcome::Stopped;
-        Self { text, in_short: false, text_replaced: false, outcome, usage, transcript, failure: None }
+        Self { text, in_short: false, text_replaced: false, outcome, usage, facts, transcript, failure: None }
+    }
+
+    /// Whether the agent said all that it wanted.
+    pub fn is_completed(&self) -> bool {
+        self.outcome == TurnOutcome::Done
+    }
+
+    /// Whether there is an answer, but not all of it.
+    pub fn is_partial(&self) -> bool {
+        !self.is_completed() && !self.text.trim().is_empty()
+    }
+
+    /// Sentences of ours below the answer, such as that something was declined.
+    pub fn remarks(&self) -> Vec<String> {
+        let remarks = self.facts.get(REMARKS_FACT).and_then(Value::as_array).into_iter().flatten();
+        remarks.filter_map(|remark| remark["message"].as_str()).map(str::to_owned).collect()
+    }
+
+    /// A text that the agent reported under this name.
+    pub fn fact(&self, name: &str) -> Option<String> {
+        self.facts.get(name)?.as_str().map(str::to_owned)
     }
 
     /// `completed`, `failed` or `cancelled`.
@@ -306,6 +329,9 @@ pub fn message(message: &SessionMessage, content: Value) -> Value {
             value["tool_name"] = json!(tool_name);
         }
         None => {}
+    }
+    if let Some(reasoning) = &message.reasoning {
+        value["reasoning"] = json!(reasoning);
     }
     value
 }

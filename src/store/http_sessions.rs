@@ -206,8 +206,8 @@ impl Tx<'_> {
         // The copies belong to no turn: a message that is withdrawn in `source` stays in the copy.
         self.conn
             .prepare_cached(
-                "INSERT INTO messages (session, turn, role, content, tools, at)
-                 SELECT ?2, '', role, content, tools, at FROM messages WHERE session = ?1 ORDER BY id",
+                "INSERT INTO messages (session, turn, role, content, tools, reasoning, at)
+                 SELECT ?2, '', role, content, tools, reasoning, at FROM messages WHERE session = ?1 ORDER BY id",
             )?
             .execute([&source.0, &new.id])?;
         self.end_session(source, "branched")

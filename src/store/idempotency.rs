@@ -12,7 +12,8 @@ use crate::util::hash;
 pub(super) const KEPT: i64 = 7 * 24 * 60 * 60;
 
 /// SQL for the bytes of a message in memory. Tool calls are in memory as JSON and as the parsed values.
-pub(super) const MESSAGE_BYTES: &str = "octet_length(content) + 3 * coalesce(octet_length(tools), 0)";
+pub(super) const MESSAGE_BYTES: &str =
+    "octet_length(content) + 3 * coalesce(octet_length(tools), 0) + coalesce(octet_length(reasoning), 0)";
 
 /// Result of a lookup of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,14 +97,14 @@ impl Tx<'_> {
     /// Bytes that [`transcript`](Self::transcript) loads.
     pub fn transcript_bytes(&self, turn: &TurnId) -> Result<usize> {
         let sql = format!(
-            "SELECT coalesce(sum({MESSAGE_BYTES}), 0) FROM messages WHERE turn = ?1 AND role <> 'user'"
+            "SELECT coalesce(sum({MESSAGE_BYTES}), 0) FROM messages WHERE turn = ?1 AND role NOT IN ('user', 'note')"
         );
         Ok(self.conn.prepare_cached(&sql)?.query_row([&turn.0], |row| row.get(0))?)
     }
 
     /// Messages of the agent and its tools in one turn, in order.
     pub fn transcript(&self, turn: &TurnId) -> Result<Vec<TranscriptRow>> {
-        self.transcribed("turn = ?1 AND role <> 'user' ORDER BY id", [&turn.0])
+        self.transcribed("turn = ?1 AND role NOT IN ('user', 'note') ORDER BY id", [&turn.0])
     }
 
     /// Messages that match the SQL `filter`.
@@ -112,15 +113,16 @@ impl Tx<'_> {
         filter: &str,
         values: impl rusqlite::Params,
     ) -> Result<Vec<TranscriptRow>> {
-        let mut query = self
-            .conn
-            .prepare_cached(&format!("SELECT id, role, content, tools, at FROM messages WHERE {filter}"))?;
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT id, role, content, tools, at, reasoning FROM messages WHERE {filter}"
+        ))?;
         let mut rows = query.query(values)?;
         let mut messages = Vec::new();
         while let Some(row) = rows.next()? {
             let (role, tools): (String, Option<String>) = (row.get(1)?, row.get(3)?);
             let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
-            let message = SessionMessage { role: role_from(&role), content: row.get(2)?, tools };
+            let (role, reasoning) = (role_from(&role), row.get(5)?);
+            let message = SessionMessage { role, content: row.get(2)?, tools, reasoning };
             messages.push(TranscriptRow { id: row.get(0)?, message, at: row.get(4)? });
         }
         Ok(messages)

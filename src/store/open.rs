@@ -411,6 +411,51 @@ mod tests {
     }
 
     #[test]
+    fn a_database_from_before_codex_keeps_its_messages_requests_and_sessions() {
+        const VERSION: usize = 18;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("talaria.db");
+        let old = Connection::open(&path).unwrap();
+        for migration in &MIGRATIONS[..VERSION] {
+            old.execute_batch(migration).unwrap();
+        }
+        old.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};
+             INSERT INTO sessions (id, key, account, room, created, used) VALUES ('s', '1', 'test', '!1', 1, 1);
+             INSERT INTO turns (id, session, account, room, event, author, direct, prompt, media, attempt, key, state,
+                     created, request, request_for)
+                 VALUES ('t1', 's', 'test', '!1', 'e1', '@ann', 1, 'x', '[]', 0, 'k1', 'dispatched', 1, x'72', 'local');
+             INSERT INTO messages (session, turn, role, content) VALUES ('s', 't0', 'user', 'hi'), ('s', 't0', 'assistant', 'ho');
+             INSERT INTO turn_records (turn, number, role, content, tools, text_end) VALUES ('t1', 0, 'assistant', 'so', NULL, 2);
+             INSERT INTO session_agents (session, agent, forks, missed) VALUES ('s', 'local', 0, 0);"
+        ))
+        .unwrap();
+        drop(old);
+        let (conn, _reading) = open(&path).unwrap();
+        let tx = crate::store::Tx { conn: &conn };
+        let session = crate::ids::SessionId("s".to_owned());
+        let said: Vec<_> =
+            tx.history(&session, 10, 1000).unwrap().into_iter().map(|said| said.content).collect();
+        assert_eq!(said, ["hi", "ho"]);
+        let turn = tx.turn(&crate::ids::TurnId("t1".to_owned())).unwrap().unwrap();
+        let prepared = turn.prepared.unwrap();
+        assert_eq!((prepared.runtime, &*prepared.request), (crate::rules::AgentRuntime::Auto, &b"r"[..]));
+        assert_eq!(tx.recorded_answers(&turn.id).unwrap(), 1);
+        let local = crate::ids::AgentName::local();
+        let asked = tx
+            .ask_agent(
+                &session,
+                &local,
+                crate::rules::AgentRuntime::Auto,
+                None,
+                crate::agent::RewindSupport::Possible,
+            )
+            .unwrap();
+        assert_eq!((asked.id.0.as_str(), asked.replaced), ("s", false), "the session goes on");
+        assert!(tx.runtime_overrides().unwrap().is_empty());
+    }
+
+    #[test]
     fn somebody_elses_database_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("talaria.db");

@@ -154,8 +154,8 @@ impl Tx<'_> {
         // Messages from before the first turn belong to no turn, and come first.
         self.conn
             .prepare_cached(
-                "INSERT INTO messages (session, turn, role, content, at, tools)
-                 SELECT ?2, '', role, content, at, tools FROM messages
+                "INSERT INTO messages (session, turn, role, content, at, tools, reasoning)
+                 SELECT ?2, '', role, content, at, tools, reasoning FROM messages
                  WHERE session = ?1 AND (turn = '' OR turn IN
                      (SELECT id FROM turns WHERE session = ?1 AND seq <= ?3))
                  ORDER BY id",

@@ -368,4 +368,25 @@ CREATE INDEX token_use_at ON token_use (at);
 CREATE INDEX token_use_payer ON token_use (account, author, session_key, at, tokens);
 CREATE INDEX token_use_agent ON token_use (agent, at, tokens);
 ",
+    r"
+-- The agent's reasoning before a message. Beside `user`, `assistant` and `tool`, `role` can be `note`: an event of the
+-- agent's work that no agent is sent again.
+ALTER TABLE messages ADD COLUMN reasoning TEXT;
+ALTER TABLE turn_records ADD COLUMN reasoning TEXT;
+",
+    r"
+-- Names and values about the run for programs, as a JSON object. NULL for none.
+ALTER TABLE turns ADD COLUMN facts TEXT;
+",
+    r"
+-- Runtimes of agents that were chosen at run time, in place of those of the configuration.
+CREATE TABLE agent_runtimes (
+    agent TEXT PRIMARY KEY,
+    runtime TEXT NOT NULL, at INTEGER NOT NULL
+) WITHOUT ROWID;
+-- The runtime that a stored request was made for. Another one must not run it.
+ALTER TABLE turns ADD COLUMN request_runtime TEXT NOT NULL DEFAULT 'auto';
+-- The runtime on which the agent was asked last in the session.
+ALTER TABLE session_agents ADD COLUMN runtime TEXT NOT NULL DEFAULT 'auto';
+",
 ];

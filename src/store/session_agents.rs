@@ -3,7 +3,8 @@
 //! An agent is always asked under the newest id of the session (`<id>.<n>`). An id belongs to the agent that was asked
 //! under it and to the fallback of that one: any other agent gets a new id first, also if it comes back. An agent whose
 //! fallback answered since gets a new id too, because the history is another one to it; if it cannot change its history,
-//! it keeps the id and does not know what was said meanwhile. [`Tx::ask_agent`] decides all of this, for rooms and apps.
+//! it keeps the id and does not know what was said meanwhile. An agent that was switched to another runtime gets a new id
+//! as well: its earlier runtime remembers the old one. [`Tx::ask_agent`] decides all of this, for rooms and apps.
 
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::Value;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::{Result, SessionRow, Tx};
 use crate::agent::{EndedSession, RewindSupport};
 use crate::ids::{AgentName, SessionId};
+use crate::rules::AgentRuntime;
 
 /// A session as one agent knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ struct AskedAgent {
     forks: u32,
     /// Another agent answered since, and this one was not told.
     missed: bool,
+    /// The runtime that it was asked on; `None` for one that this version does not know.
+    runtime: Option<AgentRuntime>,
     upstream: Option<Value>,
 }
 
@@ -43,16 +47,19 @@ pub struct DueEnd {
 
 impl Tx<'_> {
     /// Settles under which id an agent is asked next in a session. `partner`: the fallback of the agent, or the agent
-    /// that it is the fallback of. Called in the transaction that stores the request.
+    /// that it is the fallback of. `runtime`: the one that the request was made for. Called in the transaction that stores
+    /// the request.
     pub fn ask_agent(
         &self,
         session: &SessionId,
         agent: &AgentName,
+        runtime: AgentRuntime,
         partner: Option<&AgentName>,
         rewind: RewindSupport,
     ) -> Result<AgentSession> {
         let (mut row, asked) = (self.session(session)?, self.asked_agent(session, agent)?);
         let is_another = match asked.as_ref().filter(|asked| asked.forks == row.forks) {
+            Some(asked) if asked.runtime != Some(runtime) => true,
             Some(asked) => asked.missed && rewind == RewindSupport::Possible,
             None => self.is_taken(session, row.forks, partner)?,
         };
@@ -72,10 +79,10 @@ impl Tx<'_> {
         let replaced = self.end_agents(session, Some(agent))?;
         self.conn
             .prepare_cached(
-                "INSERT OR REPLACE INTO session_agents (session, agent, forks, missed, upstream)
-                 VALUES (?1, ?2, ?3, 0, NULL)",
+                "INSERT OR REPLACE INTO session_agents (session, agent, forks, missed, runtime, upstream)
+                 VALUES (?1, ?2, ?3, 0, ?4, NULL)",
             )?
-            .execute(params![session.0, agent.as_str(), row.forks])?;
+            .execute(params![session.0, agent.as_str(), row.forks, runtime.name()])?;
         Ok(AgentSession { id: row.upstream_id(), upstream: None, replaced })
     }
 
@@ -226,16 +233,17 @@ impl Tx<'_> {
 
     fn asked_agent(&self, session: &SessionId, agent: &AgentName) -> Result<Option<AskedAgent>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT forks, missed, upstream FROM session_agents WHERE session = ?1 AND agent = ?2",
+            "SELECT forks, missed, runtime, upstream FROM session_agents WHERE session = ?1 AND agent = ?2",
         )?;
         let found = query
             .query_row([&session.0, agent.as_str()], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+                let runtime = AgentRuntime::named(row.get_ref(2)?.as_str()?);
+                Ok((row.get(0)?, row.get(1)?, runtime, row.get::<_, Option<String>>(3)?))
             })
             .optional()?;
-        let Some((forks, missed, upstream)) = found else { return Ok(None) };
+        let Some((forks, missed, runtime, upstream)) = found else { return Ok(None) };
         let upstream = upstream.as_deref().map(serde_json::from_str).transpose()?;
-        Ok(Some(AskedAgent { forks, missed, upstream }))
+        Ok(Some(AskedAgent { forks, missed, runtime, upstream }))
     }
 }
 
@@ -258,7 +266,8 @@ mod tests {
             let ask = |(agent, partner): &(&str, Option<&str>)| {
                 let name = |name: &str| AgentName::new(name).unwrap();
                 let partner = partner.map(name);
-                let asked = tx.ask_agent(&session, &name(agent), partner.as_ref(), rewind)?;
+                let asked =
+                    tx.ask_agent(&session, &name(agent), AgentRuntime::Auto, partner.as_ref(), rewind)?;
                 tx.agent_answered(&session, &name(agent))?;
                 Ok(asked.id.0.replacen(session.0.as_str(), "s", 1))
             };
@@ -273,6 +282,41 @@ mod tests {
         for rewind in [RewindSupport::Possible, RewindSupport::Impossible, RewindSupport::Unknown] {
             assert_eq!(asked(rewind, turns).await, ["s", "s", "s.1", "s.1", "s.2"], "{rewind:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn another_runtime_gets_another_id_and_the_report_of_the_earlier_one_is_ended() {
+        let (_dir, store) = temporary();
+        let asked = store.write(|tx| {
+            let place = Place::room("!all");
+            let key =
+                SessionKey::new(&"test".into(), &place, true, &UserId::from("@ann"), SessionRules::default());
+            let (session, local) = (tx.session_for(&key)?.id, AgentName::local());
+            let mut asked = Vec::new();
+            for runtime in [
+                AgentRuntime::CodexAppServer,
+                AgentRuntime::CodexAppServer,
+                AgentRuntime::Auto,
+                AgentRuntime::CodexAppServer,
+            ] {
+                let known = tx.ask_agent(&session, &local, runtime, None, RewindSupport::Impossible)?;
+                let id = known.id.0.replacen(session.0.as_str(), "s", 1);
+                asked.push((id, known.upstream.is_some(), known.replaced));
+                if runtime == AgentRuntime::CodexAppServer {
+                    tx.set_upstream(&session, &local, Some(&serde_json::json!({ "thread": asked.len() })))?;
+                }
+            }
+            Ok((asked, tx.due_ends()?.len()))
+        });
+        let (asked, due) = asked.await.unwrap();
+        let asked: Vec<_> =
+            asked.iter().map(|(id, known, replaced)| (id.as_str(), *known, *replaced)).collect();
+        // The thread of the first id is told to end once; that of the last id lives.
+        assert_eq!(
+            asked,
+            [("s", false, false), ("s", true, false), ("s.1", false, true), ("s.2", false, false)]
+        );
+        assert_eq!(due, 1);
     }
 
     #[tokio::test]

@@ -46,15 +46,20 @@ pub struct ListedSession {
 impl SessionRow {
     /// The name under which an upstream knows this history: a changed history is another one to it.
     pub fn upstream_id(&self) -> SessionId {
-        // Upstreams refuse the `/` between an app and its name for a session.
-        let id = match self.id.0.split_once('/') {
-            Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
-            None if is_plain(&self.id.0) => self.id.0.clone(),
-            None => format!("s_{}", &hash([self.id.0.as_str()])[..32]),
-        };
+        let SessionId(id) = self.folder_name();
         SessionId(match self.forks {
             0 => id,
             n => format!("{id}.{n}"),
+        })
+    }
+
+    /// A name of the session with plain characters alone, which a change of its history does not change.
+    pub fn folder_name(&self) -> SessionId {
+        // Upstreams refuse the `/` between an app and its name for a session.
+        SessionId(match self.id.0.split_once('/') {
+            Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
+            None if is_plain(&self.id.0) => self.id.0.clone(),
+            None => format!("s_{}", &hash([self.id.0.as_str()])[..32]),
         })
     }
 }
@@ -227,14 +232,14 @@ impl Tx<'_> {
 
     /// Appends a message.
     pub fn record(&self, session: &SessionId, turn: &TurnId, role: MessageRole, content: &str) -> Result<()> {
-        self.add_message(session, turn, role, content, None)
+        self.add_message(session, turn, role, content, None, None)
     }
 
     /// Appends a message of an agent's own transcript.
     pub fn add_record(&self, session: &SessionId, turn: &TurnId, message: &SessionMessage) -> Result<()> {
-        let SessionMessage { role, content, tools } = message;
+        let SessionMessage { role, content, tools, reasoning } = message;
         let tools = tools.as_ref().map(serde_json::to_string).transpose()?;
-        self.add_message(session, turn, *role, content, tools)
+        self.add_message(session, turn, *role, content, tools, reasoning.as_deref())
     }
 
     fn add_message(
@@ -244,20 +249,22 @@ impl Tx<'_> {
         role: MessageRole,
         content: &str,
         tools: Option<String>,
+        reasoning: Option<&str>,
     ) -> Result<()> {
         self.conn
             .prepare_cached(
-                "INSERT INTO messages (session, turn, role, content, tools, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO messages (session, turn, role, content, tools, reasoning, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
-            .execute(params![session.0, turn.0, role_name(role), content, tools, unix_now()])?;
+            .execute(params![session.0, turn.0, role_name(role), content, tools, reasoning, unix_now()])?;
         Ok(())
     }
 
-    /// The newest messages within both caps, oldest first. Costs what it returns, not what is stored.
+    /// The newest messages within both caps, oldest first, as an agent may be sent them: without notes and reasoning.
+    /// Costs what it returns, not what is stored.
     pub fn history(&self, session: &SessionId, messages: usize, bytes: usize) -> Result<Vec<SessionMessage>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT role, content, tools FROM messages WHERE session = ?1 ORDER BY id DESC",
+            "SELECT role, content, tools FROM messages WHERE session = ?1 AND role <> 'note' ORDER BY id DESC",
         )?;
         let mut rows = query.query([&session.0])?;
         let mut newest_first = Vec::new();
@@ -281,7 +288,7 @@ impl Tx<'_> {
                 continue;
             }
             let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
-            newest_first.push(SessionMessage { role, content, tools });
+            newest_first.push(SessionMessage { tools, ..SessionMessage::new(role, content) });
         }
         newest_first.reverse();
         Ok(legal_history(newest_first))
@@ -334,6 +341,7 @@ pub(super) fn role_name(role: MessageRole) -> &'static str {
         MessageRole::User => "user",
         MessageRole::Assistant => "assistant",
         MessageRole::Tool => "tool",
+        MessageRole::Note => "note",
     }
 }
 
@@ -341,6 +349,7 @@ pub(super) fn role_from(name: &str) -> MessageRole {
     match name {
         "user" => MessageRole::User,
         "assistant" => MessageRole::Assistant,
+        "note" => MessageRole::Note,
         _ => MessageRole::Tool,
     }
 }

@@ -220,7 +220,8 @@ impl Tx<'_> {
         let changed = self
             .conn
             .prepare_cached(
-                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, request_for = ?5
+                "UPDATE turns SET state = 'dispatched', request = ?3, resumable = ?4, request_for = ?5,
+                     request_runtime = ?6
                  WHERE id = ?1 AND (?2 IS NULL OR prompt = ?2)",
             )?
             .execute(params![
@@ -228,7 +229,8 @@ impl Tx<'_> {
                 prompt,
                 &*prepared.request,
                 prepared.resumable,
-                prepared.agent.as_str()
+                prepared.agent.as_str(),
+                prepared.runtime.name()
             ])?;
         Ok(changed == 1)
     }

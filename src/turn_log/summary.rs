@@ -25,6 +25,8 @@ pub struct TurnSummary {
     pub attached: Option<String>,
     /// Token usage reported by the agent.
     pub usage: TokenUsage,
+    /// Names and values about the run for programs.
+    pub facts: serde_json::Map<String, serde_json::Value>,
     /// Sentences of ours that stay below the answer.
     pub remarks: Vec<LocalizedText>,
     /// Bytes of text, from its beginning, that people have been shown.
@@ -49,6 +51,7 @@ impl TurnLog {
             more_files: inner.more_files,
             attached: inner.attached.take(),
             usage: inner.usage,
+            facts: mem::take(&mut inner.facts),
             remarks: mem::take(&mut inner.remarks),
             shown: inner.shown,
         }

@@ -168,7 +168,8 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
 }
 
 fn question(id: &str, refused: bool) -> TurnEvent<'static> {
-    let ask = Ask { title: "one".into(), detail: "first".into(), cwd: None, form: AnswerForm::default() };
+    let (title, detail, form) = ("one".into(), "first".into(), AnswerForm::default());
+    let ask = Ask { title, detail, cwd: None, reason: None, form };
     TurnEvent::Asked(AskOpened { id: AskId(id.into()), ask, expires: 0, refused })
 }
 
@@ -194,4 +195,16 @@ fn a_question_stands_where_it_is_logged_and_behind_all_that_was_asked_before() {
     assert_eq!(log.append_at(answer("1")).unwrap(), AskPosition { emitted: 6, nth: 2 });
     log.append(answer("1")).unwrap();
     assert_eq!(log.ask_position(), AskPosition { emitted: 6, nth: 3 });
+}
+
+#[test]
+fn of_very_many_remarks_the_last_says_that_there_were_more() {
+    let log = TurnLog::new(10_000);
+    for number in [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
+        log.append(TurnEvent::Remark(LocalizedText::Said(format!("declined {number}")))).unwrap();
+    }
+    let said: Vec<_> = log.take_summary().remarks.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 9);
+    assert_eq!((said[0].as_str(), said[7].as_str()), ("declined 0", "declined 7"));
+    assert!(said[8].starts_with("There was more"), "{said:?}");
 }

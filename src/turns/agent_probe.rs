@@ -50,6 +50,8 @@ pub struct CheckedAgent {
     pub about: AgentInfo,
     /// Whether the agent would answer.
     pub health: AgentHealth,
+    /// Lines about parts of the agent.
+    pub lines: Vec<LocalizedText>,
 }
 
 /// State of an agent.
@@ -115,7 +117,8 @@ impl Turns {
         let agents = self.agents();
         let checks = agents.iter().map(async |(name, agent)| {
             let health = self.health_of(name, agent).await;
-            CheckedAgent { name: name.clone(), about: agent.about(), health }
+            let lines = agent.operator_lines();
+            CheckedAgent { name: name.clone(), about: agent.about(), health, lines }
         });
         join_all(checks).await
     }

@@ -99,6 +99,25 @@ impl Asks {
         }
     }
 
+    /// Whether approvals for longer than once still hold for equal asks of this turn. Every failure is a no.
+    pub async fn still_granted(&self, turn: &TurnRow, asks: Vec<Ask>) -> bool {
+        let digests: Vec<_> = asks.iter().map(opening::digest).collect();
+        let (rules, turn) = (self.live.now(), turn.clone());
+        let default = self.agents.now().default_name().clone();
+        let held = self.store.read(move |tx| {
+            for digest in &digests {
+                if opening::granted(tx, &rules, &turn, digest, &default)?.is_none() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        held.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "nobody knows whether approvals still hold");
+            false
+        })
+    }
+
     /// Position in its turn of an ask or answer that is logged now.
     fn ask_position(&self, turn: &TurnId) -> AskPosition {
         self.logs.of(turn).map(|log| log.ask_position()).unwrap_or_default()

@@ -37,6 +37,8 @@ pub(super) enum AttemptEnd {
 enum DispatchRefusal {
     /// The prompt was edited meanwhile, so the request is of no use.
     Edited,
+    /// The agent was switched to another runtime meanwhile, which must make a request of its own.
+    OtherRuntime,
     /// The request is for the fallback, which the asker may not talk to.
     WithoutFallback,
     /// The asker may not talk to the agent of the turn any more.
@@ -62,7 +64,8 @@ impl TurnRun<'_> {
         let own = self.turns.agent_of(self.row);
         self.turn.agent = own.name.clone();
         let about = own.agent.about();
-        if self.prepared.as_ref().is_some_and(|prepared| about.taking(&own.name, &prepared.agent).is_none()) {
+        if self.prepared.as_ref().is_some_and(|prepared| about.taking_request(&own.name, prepared).is_none())
+        {
             match self.turn.attempt {
                 AttemptKind::First => self.prepared = None,
                 AttemptKind::Resume => {
@@ -162,6 +165,7 @@ impl TurnRun<'_> {
                         return stopped();
                     }
                 }
+                DispatchRefusal::OtherRuntime => self.load_input(Reload::All).await?,
                 DispatchRefusal::WithoutFallback => {
                     self.turn.without_fallback = true;
                     self.load_input(Reload::All).await?;
@@ -191,6 +195,8 @@ impl TurnRun<'_> {
         let max = source::max_text(&turns.delivery, &row.source);
         let asked = about.taking(&turn.agent, &prepared.agent);
         let rewind = asked.map_or(RewindSupport::Unknown, |asked| asked.rewind);
+        // An agent that a reload made switchable has a runtime only from its next turn on.
+        let has_runtimes = asked.is_some_and(|asked| asked.runtime.is_some());
         let partner = match prepared.agent == turn.agent {
             true => about.fallback.as_ref().map(|fallback| fallback.agent.clone()),
             false => Some(turn.agent.clone()),
@@ -202,6 +208,13 @@ impl TurnRun<'_> {
             false => Some(fallback_notices::away(row, max, about, &turns.live.now().words)),
         };
         let written = turns.store.write(move |tx| {
+            // Nothing ran yet, so the turn follows a switch. The list of the agent depends on its runtime, too.
+            if attempt == AttemptKind::First
+                && has_runtimes
+                && live.now().agents.runtime(&prepared.agent) != prepared.runtime
+            {
+                return Ok(Err(DispatchRefusal::OtherRuntime));
+            }
             // A try that may have run is resumed; a reload stops it if its asker lost the agent.
             if attempt == AttemptKind::First
                 && let Some(refusal) = not_admitted(tx, &live.now(), &id, &own, &prepared.agent)?
@@ -219,7 +232,9 @@ impl TurnRun<'_> {
                 return Ok(Err(DispatchRefusal::Edited));
             }
             let asked = match attempt {
-                AttemptKind::First => tx.ask_agent(&session, &prepared.agent, partner.as_ref(), rewind)?,
+                AttemptKind::First => {
+                    tx.ask_agent(&session, &prepared.agent, prepared.runtime, partner.as_ref(), rewind)?
+                }
                 // The session is the one of the try that may have run.
                 AttemptKind::Resume => tx.agent_session(&session, &prepared.agent)?,
             };

@@ -8,10 +8,11 @@ use super::review::DueReview;
 use super::run::PriorProgress;
 use super::source::{self, may_retry, permitted};
 use super::{Turns, answer_files, fallback_notices, token_budget};
-use crate::agent::{AgentInfo, AgentKind, NamedAgent, RewindSupport};
+use crate::agent::{AgentInfo, AgentKind, NamedAgent, REMARKS_FACT, RewindSupport};
 use crate::delivery::REQUEST;
 use crate::i18n::{TextCatalog, TextKey};
 use crate::ids::AgentName;
+use crate::openai::wire::RelayedRemark;
 use crate::reply::{self, TurnOutcome};
 use crate::store::{self, FinishedTurn, StoreError, TurnRow, unix_now};
 use crate::turn_log::{TurnLog, TurnSummary};
@@ -49,8 +50,18 @@ impl Turns {
             true => self.long_ends.acquire().await.ok(),
             false => None,
         };
-        let TurnSummary { text, differs, tools, files, more_files, attached, usage, remarks, shown: seen } =
-            log.take_summary();
+        let TurnSummary {
+            text,
+            differs,
+            tools,
+            files,
+            more_files,
+            attached,
+            usage,
+            mut facts,
+            remarks,
+            shown: seen,
+        } = log.take_summary();
         let (edited, history) = (before.edited, before.history);
         let conditions = self.end_conditions(turn).await?;
         let text_replaced = differs || !goes_on(&text, &before.already_shown, &outcome);
@@ -72,11 +83,13 @@ impl Turns {
             true => &rules.words,
             false => &rules.words.without_retry_offers(),
         };
-        let own = self.agent_of(turn).name;
-        let asked = self.agent_taking(turn, conditions.asked.as_ref().unwrap_or(&own));
-        let remembered = asked.as_ref().is_none_or(AgentInfo::is_remembered);
-        let is_guide = asked.as_ref().is_some_and(|asked| asked.kind == AgentKind::Guide);
-        let model = asked.is_some_and(|asked| asked.is_model());
+        let own = self.agent_of(turn);
+        let about = own.agent.about();
+        let asked = about.taking(&own.name, conditions.asked.as_ref().unwrap_or(&own.name));
+        let remembered = asked.is_none_or(AgentInfo::is_remembered);
+        let asked_kind = asked.map(|asked| asked.kind);
+        let model = asked_kind == Some(AgentKind::Model);
+        let is_guide = asked_kind == Some(AgentKind::Guide);
         let final_text = || match blank && outcome == TurnOutcome::Done && model {
             true => words.say(&TextKey::EmptyAnswerModel.into()),
             false => reply::finished(&text, &outcome, words),
@@ -98,8 +111,14 @@ impl Turns {
                     MessageBody { failed: blank || !whole, ..MessageBody::new(kind, "") },
                 )
             }
-            // Readers of an app's turn render the text themselves.
-            TurnSource::App(_) => Vec::new(),
+            // Readers of an app's turn render the text themselves, and everything that stands below it.
+            TurnSource::App(_) => {
+                if !remarks.is_empty() {
+                    let remarks: Vec<_> = remarks.iter().map(RelayedRemark::of).collect();
+                    facts.insert(REMARKS_FACT.to_owned(), serde_json::json!(remarks));
+                }
+                Vec::new()
+            }
         };
         let attached = source::attached(&turn.source, attached);
         let said = (remembered && (!blank || conditions.recorded > 0)).then(|| {
@@ -111,10 +130,16 @@ impl Turns {
         let (name, why) = outcome.for_the_log();
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = FinishedTurn {
-            api_calls: conditions.recorded.max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
+            api_calls: match asked_kind {
+                // The requests to the model are codex' own.
+                Some(AgentKind::Codex) => conditions.recorded.min(1),
+                Some(AgentKind::Proxy | AgentKind::Model | AgentKind::Guide) | None => conditions.recorded,
+            }
+            .max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),
             tools,
             history_offset: history,
             usage,
+            facts,
             may_have_run: !is_guide && may_have_run(&outcome, !blank || conditions.recorded > 0),
             text,
             text_replaced,

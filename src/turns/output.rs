@@ -17,6 +17,9 @@ use crate::i18n::TextKey;
 use crate::store::{Store, TurnRow};
 use crate::testing::{broken, failpoint};
 
+/// Bytes that each message counts beside its text, so that very many empty ones are bounded too.
+const ROW_BYTES: usize = 64;
+
 /// The [`AgentOutput`] of one try of a turn. Every delta passes through it: events go to the sink, asks to people.
 pub(super) struct TurnOutput<'a> {
     sink: &'a TurnSink<'a>,
@@ -48,7 +51,8 @@ impl<'a> TurnOutput<'a> {
         let number = {
             let mut recorded = self.recorded.lock();
             let tools = message.tools.as_ref().map_or(0, |tools| serde_json::json!(tools).to_string().len());
-            recorded.bytes += message.content.len() + tools;
+            let reasoning = message.reasoning.as_ref().map_or(0, String::len);
+            recorded.bytes += message.content.len() + tools + reasoning + ROW_BYTES;
             if recorded.bytes > TURN_BYTES {
                 let mib = TURN_BYTES / (1024 * 1024);
                 return Err(AgentError::new(
@@ -95,6 +99,10 @@ impl AgentOutput for TurnOutput<'_> {
 
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
         Box::pin(self.asks.clone().ask(self.turn.clone(), self.stop.clone(), ask))
+    }
+
+    fn still_granted(&self, asks: Vec<Ask>) -> BoxFuture<'_, bool> {
+        Box::pin(self.asks.still_granted(self.turn, asks))
     }
 
     fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {

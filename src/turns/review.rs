@@ -3,13 +3,16 @@
 //! A review runs beside the conversation and never disturbs it: it works on a snapshot, one review at a time, with a
 //! deadline, and its only trace in the room is one quiet line if something was kept. A review that a process did not
 //! finish is not made up for: the next one comes after as many turns.
+//!
+//! It runs on the model loop of an agent: the one that the operator names, or the agent that answered. An agent without
+//! such a loop, such as codex, is never asked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Turns, source, token_budget};
-use crate::agent::{AgentTurn, LearningTools, NamedAgent, ReviewRequest, ReviewResult};
+use crate::agent::{AgentTurn, LearningTools, ReviewRequest, ReviewResult};
 use crate::i18n::TextKey;
 use crate::ids::AgentName;
 use crate::store::{self, ReviewThresholds, TokenPayer, TurnRow};
@@ -86,14 +89,21 @@ impl Turns {
             tracing::info!(agent = %name, "a conversation is not reviewed, because its agent is not there");
             return Ok(());
         };
-        let NamedAgent { name, agent } = NamedAgent { name, agent };
+        let can = agent.about().reviews;
+        if !can.any() {
+            tracing::info!(
+                agent = %name,
+                "a conversation is not reviewed, because its agent has no model of ours with the tools for it; \
+                 `review.agent` may name one"
+            );
+            return Ok(());
+        }
         let mut described = AgentTurn::new(turn.id.clone(), name.clone(), turn.session.clone());
         source::describe(&turn.source, &mut described);
         // Another agent may lack what the review is about, and an app without a session key has no notes.
-        let has = agent.about().learns;
         let about = LearningTools {
-            memory: about.memory && has.memory && described.notes.is_some(),
-            skills: about.skills && has.skills,
+            memory: about.memory && can.memory && described.notes.is_some(),
+            skills: about.skills && can.skills,
         };
         if !about.any() {
             return Ok(());

@@ -256,9 +256,8 @@ impl Turns {
         }
         let mut run = TurnRun::new(self, row, session, history, log, running);
         let stored = run.prepared.as_ref();
-        let resumes = stored
-            .and_then(|stored| self.agent_taking(run.row, &stored.agent))
-            .is_some_and(|agent| agent.resume);
+        let resumes =
+            stored.and_then(|stored| self.agent_taking(run.row, stored)).is_some_and(|agent| agent.resume);
         let lost = resumed && !(resumes && stored.is_some_and(|stored| stored.resumable));
         if lost && !broken("interruption") {
             return match stored {

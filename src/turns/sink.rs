@@ -102,6 +102,7 @@ impl<'a> TurnSink<'a> {
             }
             TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {

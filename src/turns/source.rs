@@ -210,6 +210,7 @@ pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
     match source {
         TurnSource::Room(question) => {
             (turn.origin, turn.notes) = (room_origin(question), Some(room_notes(question)));
+            turn.asked_in_room = true;
         }
         TurnSource::App(request) => {
             turn.notes = app_notes(request);

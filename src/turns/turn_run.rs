@@ -109,6 +109,7 @@ impl Turns {
             id: row.id.clone(),
             agent: own.name,
             session: session.upstream_id(),
+            conversation: session.folder_name(),
             // Settled when the request is stored.
             upstream: None,
             context,
@@ -120,6 +121,7 @@ impl Turns {
             files: Vec::new(),
             key: row.key.clone(),
             origin: TurnOrigin::default(),
+            asked_in_room: false,
             attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
             params: ModelParams::default(),
             memory: None,

@@ -6,10 +6,15 @@
 
 use std::fmt::Write as _;
 
+/// Most blank characters in a row within a line, and most line ends in a row, that are shown as they are. More of them
+/// would push the rest out of sight on a small screen.
+const BLANKS: usize = 32;
+const LINE_ENDS: usize = 8;
+
 /// The shortest run of backticks that opens a block.
 const FENCE: usize = 3;
 
-/// Text as a code block, with every invisible character shown. Tabs and line ends stay.
+/// Text as a code block, with every invisible character shown. Tabs and line ends stay, unless there are very many.
 pub fn code_block(text: &str) -> String {
     let text = visible(text, |c| matches!(c, '\n' | '\t'));
     let fence = "`".repeat(FENCE.max(longest_run(&text) + 1));
@@ -34,13 +39,20 @@ pub fn code_span(text: &str, chars: usize) -> String {
     }
 }
 
-/// Replaces every invisible character, except those that `keep` accepts and the plain space.
+/// Replaces every invisible character, except those that `keep` accepts and the plain space; and many of those in a row.
 fn visible(text: &str, keep: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
+    let is_blank = |c: char| c == ' ' || keep(c);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if is_blank(c) {
+            let (gap, after) = rest.split_at(rest.find(|c| !is_blank(c)).unwrap_or(rest.len()));
+            push_gap(&mut shown, gap);
+            rest = after;
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
         match c {
-            ' ' => shown.push(c),
-            _ if keep(c) => shown.push(c),
             // Unicode's pictures for the first control characters: ␛ for escape.
             '\0'..='\x1f' => shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦')),
             '\x7f' => shown.push('␡'),
@@ -51,6 +63,36 @@ fn visible(text: &str, keep: impl Fn(char) -> bool) -> String {
         }
     }
     shown
+}
+
+/// Adds blank characters as they are, or their names and numbers if they are very many.
+fn push_gap(shown: &mut String, gap: &str) {
+    if gap.matches('\n').count() > LINE_ENDS {
+        shown.push('\n');
+        push_counted(shown, gap);
+        shown.push('\n');
+        return;
+    }
+    for part in gap.split_inclusive('\n') {
+        match part.trim_end_matches('\n') {
+            blanks if blanks.len() > BLANKS => {
+                push_counted(shown, blanks);
+                shown.push_str(&part[blanks.len()..]);
+            }
+            _ => shown.push_str(part),
+        }
+    }
+}
+
+/// Adds the names and numbers of the characters of a text.
+fn push_counted(shown: &mut String, text: &str) {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let after = rest.trim_start_matches(c);
+        let count = (rest.len() - after.len()) / c.len_utf8();
+        let _ = write!(shown, "⟨{count} × U+{:04X}⟩", u32::from(c));
+        rest = after;
+    }
 }
 
 /// Control characters, unusual white space, direction marks, and everything that Unicode lets a renderer
@@ -90,6 +132,20 @@ mod tests {
         ] {
             assert_eq!(code_block(text), format!("```\n{shown}\n```"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_pushed_out_of_sight_by_empty_space() {
+        for (text, shown) in [
+            (format!("ls{}; rm -r x", " ".repeat(300)), "ls⟨300 × U+0020⟩; rm -r x"),
+            (format!("ls{}rm", "\t".repeat(40)), "ls⟨40 × U+0009⟩rm"),
+            (format!("ls{}rm", "\n".repeat(40)), "ls\n⟨40 × U+000A⟩\nrm"),
+            (format!("a{}b", " ".repeat(32)), &format!("a{}b", " ".repeat(32))),
+            ("a\n\n\nb".to_owned(), "a\n\n\nb"),
+        ] {
+            assert_eq!(code_block(&text), format!("```\n{shown}\n```"), "{text:?}");
+        }
+        assert_eq!(code_span(&format!("/a{}b", " ".repeat(300)), usize::MAX), "`/a⟨300 × U+0020⟩b`");
     }
 
     #[test]

@@ -132,7 +132,9 @@ impl Agent for Talker {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

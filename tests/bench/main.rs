@@ -11,13 +11,16 @@
 //! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
 //! - [`serving`] C1 R6 A1: the agent server with a crowd of readers, compared with nginx, and with servers in Python.
 //! - [`tools`] T1 T2: one round of tools beside the bare requests, and MCP servers that nobody uses.
+//! - [`codex`] K1 K2: turns by the real codex beside codex alone, and memory while it is kept warm.
 //!
-//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1 T1 T2). A gate that
+//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1 T1 T2 K1
+//! K2). A gate that
 //! needs another process starts this program again in a [`role`].
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what people want to see")]
 
 mod answer;
 mod child;
+mod codex;
 mod count;
 mod durable;
 mod edits;
@@ -31,6 +34,21 @@ mod serving;
 mod sse;
 mod table;
 mod tools;
+
+/// The scripted servers of the tests, and codex' own helpers.
+#[path = "../it/support"]
+#[allow(dead_code, unused_imports, clippy::unwrap_used, clippy::expect_used, reason = "shared with tests")]
+#[allow(clippy::disallowed_methods, reason = "shared with tests")]
+mod it {
+    pub mod upstream;
+}
+#[path = "../codex"]
+#[allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "shared with tests")]
+mod real {
+    pub mod codex_home;
+    pub mod direct;
+    pub mod responses;
+}
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -47,7 +65,7 @@ enum Scale {
 }
 
 /// Every gate, and whether it is part of `quick`.
-const GATES: [(&str, bool); 19] = [
+const GATES: [(&str, bool); 21] = [
     ("P1", true),
     ("P2", true),
     ("P4", true),
@@ -67,6 +85,8 @@ const GATES: [(&str, bool); 19] = [
     ("A1", false),
     ("T1", false),
     ("T2", false),
+    ("K1", false),
+    ("K2", false),
 ];
 
 /// The first argument of a child process in a role.
@@ -134,6 +154,8 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "A1" => serving::beside_python(),
         "T1" => tools::iteration(),
         "T2" => tools::unused_servers(),
+        "K1" => codex::overhead(),
+        "K2" => codex::memory(),
         _ => Ok(edits::run(gate)),
     }
 }

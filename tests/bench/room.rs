@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use talaria::access::AccessLists;
 use talaria::agent::{AgentRegistry, AgentTable, SharedAgent};
+use talaria::config::StepsSetting;
 use talaria::delivery::DisplaySettings;
 use talaria::gateway::{Gateway, GatewayParts};
 use talaria::ids::AgentName;
@@ -146,13 +147,17 @@ pub async fn gateway(
             ask_for: Duration::from_secs(300),
             review: talaria::config::ReviewConfig::default(),
         },
-        display: DisplaySettings { steps: true, edits: EDITS, reactions: false },
+        display: DisplaySettings { steps: StepsSetting::Line, edits: EDITS, reactions: false },
         live: LiveRules::new(Rules {
             accounts: [(AccountId::new("rooms"), Arc::new(everybody))].into(),
-            agents: AgentRules { by_name: [(AgentName::proxy(), AgentPolicy::default())].into() },
+            agents: AgentRules {
+                by_name: [(AgentName::proxy(), AgentPolicy::default())].into(),
+                ..AgentRules::default()
+            },
             ..Rules::default()
         }),
         skills: None,
+        switches: talaria::agents::runtime_switch::SwitchTable::default(),
     };
     let gateway = Gateway::start(parts).await.map_err(|refused| refused.error)?;
     Ok((gateway, threads))

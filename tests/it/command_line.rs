@@ -38,6 +38,7 @@ async fn every_command_of_the_operator_teaches_itself() {
         "token revoke",
         "approvals",
         "audit",
+        "mcp",
     ] {
         let args = command.split(' ').chain(["--help"]);
         let ended = Talaria::new().does(args).await;
@@ -47,9 +48,18 @@ async fn every_command_of_the_operator_teaches_itself() {
         assert!(examples.contains(&format!("talaria {command}")), "{command}: {examples}");
     }
     let ended = Talaria::new().does(["--help"]).await;
-    for command in
-        ["status", "health", "sessions", "stop-turn", "reload", "pairing", "token", "approvals", "audit"]
-    {
+    for command in [
+        "status",
+        "health",
+        "sessions",
+        "stop-turn",
+        "reload",
+        "pairing",
+        "token",
+        "approvals",
+        "audit",
+        "mcp",
+    ] {
         assert!(ended.out.contains(&format!("\n  {command} ")), "{command} is missing in\n{}", ended.out);
     }
 }

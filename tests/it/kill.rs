@@ -8,6 +8,7 @@
 
 mod chain;
 mod checker;
+mod codex;
 mod commands;
 mod life;
 mod points;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 mod catalogue;
+mod codex;
 mod command_line;
 mod console;
 #[cfg(feature = "testing")]

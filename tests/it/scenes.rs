@@ -9,6 +9,7 @@ mod asks;
 mod budget;
 mod busy;
 mod clock;
+mod codex_runtime;
 mod commands;
 mod conformance;
 mod crashes;

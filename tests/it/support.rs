@@ -4,6 +4,7 @@
 #[cfg(feature = "testing")]
 pub mod agent_server;
 pub mod binary;
+pub mod fake_codex;
 #[cfg(feature = "testing")]
 pub mod gateway;
 pub mod literals;

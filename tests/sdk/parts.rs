@@ -119,6 +119,13 @@ pub fn mcp_script(server: &str) -> PathBuf {
     folder.join("node_modules/@modelcontextprotocol").join(server).join("dist/index.js")
 }
 
+/// The folder of the npm package that MCP clients are made with. The servers need it too.
+pub fn mcp_sdk() -> PathBuf {
+    let folder = cache().join("mcp-js");
+    needs(&folder);
+    folder.join("node_modules/@modelcontextprotocol/sdk")
+}
+
 fn cache() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));

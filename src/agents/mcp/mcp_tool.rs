@@ -89,10 +89,11 @@ impl McpTool {
     async fn ask(&self, call: &ToolCall<'_>) -> Result<(), ToolFailure> {
         let arguments = serde_json::to_string_pretty(call.arguments).unwrap_or_default();
         let ask = Ask {
-            title: format!("{}: {}", one_line(&self.server.name, 60), one_line(&self.tool.name, 60)),
+            title: format!("{}: {}", one_line(&self.server.name, 60), one_line(&self.tool.name, 60)).into(),
             // Quoted, so that no name can pass for the next line.
             detail: format!("MCP {} {}\n{arguments}", quoted(&self.server.name), quoted(&self.tool.name)),
             cwd: None,
+            reason: None,
             form: AnswerForm::default(),
         };
         approve(call, ask, "The call").await

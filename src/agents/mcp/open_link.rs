@@ -20,7 +20,7 @@ use super::guarded_transport::{BoundedReader, GuardedTransport, LinkState};
 use super::secret_mask::SecretMask;
 use super::server_state::{McpFailure, McpFailureKind};
 use super::{http_client, tool_names};
-use crate::agents::process::environment::process_environment;
+use crate::agents::process::environment::{COMMAND_VARIABLES, process_environment};
 use crate::agents::process::shim::is_start_failure;
 use crate::agents::process::{EndPatience, ManagedProcess, ProcessHost, ProcessSpec, StdinMode};
 use crate::config::{McpServerConfig, McpTransport, Secret};
@@ -151,7 +151,7 @@ fn process_spec(
     env: &BTreeMap<String, Secret>,
     folder: &Path,
 ) -> ProcessSpec {
-    let mut variables = process_environment(&[]);
+    let mut variables = process_environment(COMMAND_VARIABLES, &[]);
     variables.extend(env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value.expose()))));
     ProcessSpec {
         program: OsString::from(command),

@@ -144,6 +144,7 @@ mod tests {
             include: None,
             exclude: Vec::new(),
             permissions: BTreeMap::new(),
+            origins: BTreeMap::new(),
         });
         assert_eq!(
             mask.hide("mcp.example.org/s/0123456789abcdefghij/mcp"),

@@ -19,7 +19,7 @@ use super::open_link::{self, OpenLink};
 use super::secret_mask::SecretMask;
 use super::server_state::{McpFailure, McpServerState, McpServerStatus};
 use crate::agents::process::ProcessHost;
-use crate::config::McpServerConfig;
+use crate::config::{McpServerConfig, ToolPermission};
 
 /// After a run of this length the next pause is the first again.
 const WELL: Duration = Duration::from_secs(60);
@@ -120,6 +120,12 @@ impl McpServer {
             after: after.map(|before| before.ended.clone()),
             tools: AtomicUsize::new(0),
         })
+    }
+
+    /// Whether the server may be started, and some of its tools may be called without a question.
+    pub(super) fn allows_some(&self) -> bool {
+        let allowed = |permission: &ToolPermission| *permission == ToolPermission::Allow;
+        self.config.enabled && self.config.permissions.values().any(allowed)
     }
 
     /// The open connection. Starts the server if need be; waits for that at most as long as a start may take. The error

@@ -174,6 +174,7 @@ mod tests {
             include: include.map(owned),
             exclude: owned(exclude),
             permissions: permissions.iter().map(|(name, may)| ((*name).to_owned(), *may)).collect(),
+            origins: BTreeMap::new(),
         }
     }
 

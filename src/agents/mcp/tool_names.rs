@@ -33,6 +33,12 @@ pub(super) fn model_names<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str)
     names
 }
 
+/// Whether a tool of this server may have this name. True for all servers whose tools could collide with it.
+pub(super) fn may_be_of(name: &str, server: &str) -> bool {
+    // A long name is cut before its mark.
+    name.starts_with(clip(&reduce(&format!("mcp_{server}_")), NAME_CHARS - MARK - 1))
+}
+
 /// The text with everything replaced that is no letter, digit, `_` or `-`.
 pub(super) fn reduce(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
@@ -79,7 +85,8 @@ mod tests {
         ) {
             let names = model_names(tools.iter().map(|(server, tool)| (server.as_str(), tool.as_str())));
             prop_assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), tools.len());
-            for name in names {
+            for (name, (server, _)) in names.iter().zip(&tools) {
+                prop_assert!(may_be_of(name, server), "{name:?} of {server:?}");
                 prop_assert!(name.len() <= NAME_CHARS && !name.is_empty());
                 prop_assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
             }

@@ -51,6 +51,7 @@ impl ModelAgent {
             who: WHO,
             timeouts: &self.config.timeouts,
             numbered: false,
+            tells_subjects: false,
             asides: &|_| {},
             tool_calls: Some(&|piece| assembler.lock().push(piece)),
         };

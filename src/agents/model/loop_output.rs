@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use talaria_platform::BoxFuture;
-use tokio::time::Instant;
 
 use crate::agent::{
     AgentError, AgentOutput, Ask, AskChoice, SessionMessage, TokenUsage, TurnEvent, estimate_tokens,
 };
+use crate::agents::work_clock::WorkClock;
 use crate::reply::spoken_text;
 
 /// Stands between the texts of two requests.
@@ -18,9 +18,7 @@ const SEPARATOR: &str = "\n\n";
 pub struct LoopOutput<'a> {
     out: &'a dyn AgentOutput,
     state: Mutex<LoopState>,
-    began: Instant,
-    /// Time that people took to answer asks. Shared with the asks, which may outlive a call.
-    thinking: std::sync::Arc<Mutex<ThinkingTime>>,
+    clock: WorkClock,
 }
 
 #[derive(Default)]
@@ -41,18 +39,10 @@ struct LoopState {
     estimated: u64,
 }
 
-/// Time during which at least one ask was open.
-#[derive(Default)]
-struct ThinkingTime {
-    open: usize,
-    since: Option<Instant>,
-    total: Duration,
-}
-
 impl<'a> LoopOutput<'a> {
     /// The output of a turn that begins now.
     pub fn new(out: &'a dyn AgentOutput) -> Self {
-        Self { out, state: Mutex::default(), began: Instant::now(), thinking: Default::default() }
+        Self { out, state: Mutex::default(), clock: WorkClock::start() }
     }
 
     /// Begins the next request, which has these bytes.
@@ -89,7 +79,7 @@ impl<'a> LoopOutput<'a> {
 
     /// Time that the turn has run, without the time that people took to answer.
     pub fn elapsed(&self) -> Duration {
-        self.began.elapsed().saturating_sub(self.thinking.lock().so_far())
+        self.clock.elapsed()
     }
 }
 
@@ -130,6 +120,7 @@ impl AgentOutput for LoopOutput<'_> {
             TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => self.out.emit(event),
@@ -137,12 +128,7 @@ impl AgentOutput for LoopOutput<'_> {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<'static, AskChoice> {
-        let (asked, thinking) = (self.out.ask(ask), self.thinking.clone());
-        Box::pin(async move {
-            thinking.lock().begin();
-            let _end = EndOfThinking(&thinking);
-            asked.await
-        })
+        self.clock.pause_for(self.out.ask(ask))
     }
 
     fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
@@ -155,34 +141,5 @@ impl AgentOutput for LoopOutput<'_> {
 
     fn replace_text(&self, _text: &str) {
         // A model's server does not repeat its text, and the answer has more than one request.
-    }
-}
-
-/// Ends one ask's share of the thinking time, also if the ask is withdrawn.
-struct EndOfThinking<'a>(&'a Mutex<ThinkingTime>);
-
-impl Drop for EndOfThinking<'_> {
-    fn drop(&mut self) {
-        self.0.lock().end();
-    }
-}
-
-impl ThinkingTime {
-    fn begin(&mut self) {
-        self.open += 1;
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    fn end(&mut self) {
-        self.open = self.open.saturating_sub(1);
-        if self.open == 0
-            && let Some(since) = self.since.take()
-        {
-            self.total += since.elapsed();
-        }
-    }
-
-    fn so_far(&self) -> Duration {
-        self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }

@@ -118,6 +118,7 @@ impl AgentOutput for PlainOutput<'_> {
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Usage(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {}

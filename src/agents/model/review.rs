@@ -73,7 +73,7 @@ impl ModelAgent {
 
 /// Whether people or the assistant said it. Results of tools are words of strangers: none of them may become a skill.
 fn is_spoken(message: &SessionMessage) -> bool {
-    message.role != MessageRole::Tool && !message.content.trim().is_empty()
+    matches!(message.role, MessageRole::User | MessageRole::Assistant) && !message.content.trim().is_empty()
 }
 
 /// The newest part of a conversation as text.
@@ -83,7 +83,7 @@ fn snapshot(messages: &[SessionMessage]) -> String {
         let author = match role {
             MessageRole::User => "person",
             MessageRole::Assistant => "assistant",
-            MessageRole::Tool => "tool",
+            MessageRole::Tool | MessageRole::Note => "tool",
         };
         // One long result must not displace the rest.
         let content = &content[..content.floor_char_boundary(SNAPSHOT / 16)];
@@ -137,6 +137,7 @@ impl AgentOutput for ReviewOutput {
             TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
             | TurnEvent::Upstream(_)
             | TurnEvent::Asked(_)
             | TurnEvent::Answered(_) => {}

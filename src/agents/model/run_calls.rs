@@ -115,7 +115,8 @@ impl CallRunner<'_> {
             };
             let call = &calls[at];
             let tools = ToolActivity::Result { tool_call_id: call.id.clone(), tool_name: call.name.clone() };
-            let record = SessionMessage { role: MessageRole::Tool, content, tools: Some(tools) };
+            let record =
+                SessionMessage { tools: Some(tools), ..SessionMessage::new(MessageRole::Tool, content) };
             results[at] = Some(json!({ "role": "tool", "tool_call_id": call.id, "content": record.content }));
             self.out.record(record).await?;
         }

@@ -14,6 +14,7 @@ use talaria_platform::CancellationToken;
 use super::ModelAgent;
 use super::completion::Completion;
 use super::context_window::RequestMessages;
+use super::foreign_calls::tell_foreign_calls;
 use super::loop_output::LoopOutput;
 use super::request_retry::{NextStep, RequestRetries};
 use super::run_calls::{CallRunner, CallsEnd, CheckedCall};
@@ -83,6 +84,7 @@ impl<'a> TurnLoop<'a> {
         let unfit = || AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
         let mut request: Map<String, Value> = serde_json::from_slice(request).map_err(|_| unfit())?;
         let Some(Value::Array(messages)) = request.remove("messages") else { return Err(unfit()) };
+        let messages = tell_foreign_calls(messages, |name| tools.get(name).is_some());
         let call_ids = messages.iter().flat_map(call_ids).collect();
         let told_of_window = turn.upstream.as_ref().is_some_and(|report| report["window"] == "told");
         Ok(Self {

@@ -10,23 +10,56 @@ use std::path::PathBuf;
 
 use crate::config::env;
 
-/// Variables that every process gets.
-const PASSED: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "TERM",
-    "TZ",
-    "TMPDIR",
-    "TALARIA_HOME",
-    "TALARIA_CONFIG",
-];
+/// Names of variables that pass without a wish of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassedVariables {
+    names: &'static [&'static str],
+    /// Beginnings of further names.
+    families: &'static [&'static str],
+}
 
-/// Beginnings of the names of further variables that every process gets.
-const PASSED_FAMILIES: &[&str] = &["LC_", "XDG_"];
+/// The list for commands and MCP servers.
+pub const COMMAND_VARIABLES: PassedVariables = PassedVariables {
+    names: &[
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "TERM",
+        "TZ",
+        "TMPDIR",
+        "TALARIA_HOME",
+        "TALARIA_CONFIG",
+    ],
+    families: &["LC_", "XDG_"],
+};
+
+/// The list for codex. It needs the network and the user's real configuration, and the commands that it runs do too.
+/// Programs disagree on the case of the names of proxies.
+pub const CODEX_VARIABLES: PassedVariables = PassedVariables {
+    names: &[
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "TERM",
+        "TZ",
+        "TMPDIR",
+        "SSH_AUTH_SOCK",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "RUST_LOG",
+    ],
+    families: &["LC_", "XDG_", "SSL_CERT_", "CODEX_"],
+};
 
 /// Ending of the name of a variable that names a file with a secret.
 const FILE_FORM: &str = "_FILE";
@@ -43,13 +76,14 @@ pub struct ChildEnvironment {
 /// The environment of a process, out of our own variables. `allowed` has the names that pass beside the short list.
 pub fn child_environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
+    list: PassedVariables,
     allowed: &[String],
 ) -> ChildEnvironment {
     let mut environment = ChildEnvironment::default();
     for (name, value) in ours {
         let passes = name.to_str().is_some_and(|name| {
             let is_allowed = allowed.iter().any(|allowed| allowed == name);
-            (is_basic(name) || is_allowed) && !is_secret(name)
+            (list.has(name) || is_allowed) && !is_secret(name)
         });
         if passes {
             environment.variables.insert(name, value);
@@ -62,11 +96,11 @@ pub fn child_environment(
 }
 
 /// The environment of a process, out of the variables of this one. The log names those that are left out.
-pub fn process_environment(allowed: &[String]) -> BTreeMap<OsString, OsString> {
-    let environment = child_environment(std::env::vars_os(), allowed);
+pub fn process_environment(list: PassedVariables, allowed: &[String]) -> BTreeMap<OsString, OsString> {
+    let environment = child_environment(std::env::vars_os(), list, allowed);
     tracing::debug!(
         dropped = environment.dropped.join(" "),
-        "variables that a child process does not get; terminal.env_passthrough lets one through"
+        "variables that a child process does not get; `env_passthrough` lets one through"
     );
     environment.variables
 }
@@ -83,8 +117,10 @@ pub fn secret_files(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     files.filter(|path| !path.is_empty()).map(PathBuf::from).collect()
 }
 
-fn is_basic(name: &str) -> bool {
-    PASSED.contains(&name) || PASSED_FAMILIES.iter().any(|family| name.starts_with(family))
+impl PassedVariables {
+    fn has(self, name: &str) -> bool {
+        self.names.contains(&name) || self.families.iter().any(|family| name.starts_with(family))
+    }
 }
 
 #[cfg(test)]
@@ -92,9 +128,13 @@ mod tests {
     use super::*;
 
     fn environment(ours: &[&str], allowed: &[&str]) -> (Vec<String>, Vec<String>) {
+        listed(COMMAND_VARIABLES, ours, allowed)
+    }
+
+    fn listed(list: PassedVariables, ours: &[&str], allowed: &[&str]) -> (Vec<String>, Vec<String>) {
         let ours = ours.iter().map(|name| (OsString::from(name), OsString::from("value")));
         let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
-        let made = child_environment(ours, &allowed);
+        let made = child_environment(ours, list, &allowed);
         let passed = made.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect();
         (passed, made.dropped)
     }
@@ -117,6 +157,42 @@ mod tests {
         );
         assert_eq!(passed, ["HOME", "LC_ALL", "PATH", "TALARIA_CONFIG", "TALARIA_HOME", "XDG_CACHE_HOME"]);
         assert_eq!(dropped, ["AWS_KEY", "EDITOR", "LC"]);
+    }
+
+    #[test]
+    fn codex_gets_its_own_list() {
+        let (passed, dropped) = listed(
+            CODEX_VARIABLES,
+            &[
+                "HOME",
+                "CODEX_HOME",
+                "LC_TIME",
+                "HTTPS_PROXY",
+                "no_proxy",
+                "SSL_CERT_FILE",
+                "SSH_AUTH_SOCK",
+                "RUST_LOG",
+                "TALARIA_HOME",
+                "OPENAI_API_KEY",
+                "FAKE_KEY",
+            ],
+            &["OPENAI_API_KEY", "FAKE_KEY"],
+        );
+        assert_eq!(
+            passed,
+            [
+                "CODEX_HOME",
+                "FAKE_KEY",
+                "HOME",
+                "HTTPS_PROXY",
+                "LC_TIME",
+                "RUST_LOG",
+                "SSH_AUTH_SOCK",
+                "SSL_CERT_FILE",
+                "no_proxy"
+            ]
+        );
+        assert_eq!(dropped, ["OPENAI_API_KEY", "TALARIA_HOME"]);
     }
 
     #[test]
@@ -155,7 +231,8 @@ mod tests {
     fn a_name_that_is_no_text_does_not_pass() {
         use std::os::unix::ffi::OsStringExt as _;
         let name = OsString::from_vec(b"PATH\xff".to_vec());
-        let made = child_environment([(name, OsString::from("x"))], &["PATH\u{fffd}".to_owned()]);
+        let made =
+            child_environment([(name, OsString::from("x"))], COMMAND_VARIABLES, &["PATH\u{fffd}".to_owned()]);
         assert!(made.variables.is_empty());
         assert_eq!(made.dropped, ["PATH\u{fffd}"]);
     }

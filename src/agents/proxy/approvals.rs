@@ -96,7 +96,7 @@ impl PendingApprovals {
             ApprovalEvent::Asked { .. } if inner.known.len() >= MOST => {
                 tracing::warn!("the upstream asks without end; what it asks now it denies by itself");
             }
-            ApprovalEvent::Asked { id, run, title, detail, cwd, form } => {
+            ApprovalEvent::Asked { id, run, title, detail, cwd, reason, form } => {
                 let run = run.and_then(|run| UpstreamRunId::new(&run)).or_else(|| inner.run.clone());
                 let Some(run) = run else {
                     tracing::warn!("the upstream asks and does not say for which run; it denies by itself");
@@ -104,16 +104,17 @@ impl PendingApprovals {
                 };
                 let (id, gone) = (id.into_owned(), CancellationToken::new());
                 let ask = Ask {
-                    title: title.into_owned(),
+                    title: title.into_owned().into(),
                     detail: detail.into_owned(),
                     cwd: cwd.map(|cwd| cwd.into_owned()),
+                    reason: reason.map(|reason| reason.into_owned()),
                     form,
                 };
                 let settle = match attempt {
                     AttemptKind::First => Duration::ZERO,
                     AttemptKind::Resume => SETTLE,
                 };
-                let (runs, title) = (runs.clone(), ask.title.clone());
+                let (runs, title) = (runs.clone(), ask.title.to_string());
                 let question = UpstreamAsk { runs, run, id: id.clone(), title, settle };
                 inner.open.push(Box::pin(question.run(out.ask(ask), gone.clone())));
                 inner.known.insert(id, gone);

@@ -6,9 +6,10 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::{AgentTool, ToolCall, ToolFailure};
 use crate::agent::{
-    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, SessionMessage, TurnEvent,
+    AgentError, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, NoteScope, SessionMessage, TurnEvent,
 };
 use crate::ids::{AgentName, SessionId, TurnId};
+use crate::store::Store;
 
 /// Gives every ask the same answer, and keeps the asks.
 pub(crate) struct ScriptedPerson {
@@ -40,6 +41,19 @@ impl AgentOutput for ScriptedPerson {
     fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// A store in a folder that lasts as long as the returned one.
+pub(crate) fn temporary_store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+    (folder, store)
+}
+
+/// A turn that may use the notes of this person.
+pub(crate) fn turn_of(person: &str) -> AgentTurn {
+    let notes = NoteScope::Person { account: "test".into(), person: person.to_owned() };
+    AgentTurn { notes: Some(notes), ..turn_in("s") }
 }
 
 /// A turn of this session.

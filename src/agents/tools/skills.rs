@@ -70,7 +70,7 @@ impl SkillsTool {
         let is_again = optional_switch(call.arguments, "again")?;
         let library = self.library.clone();
         let read = run_blocking(call.stop, move |_: &CancelFlag| {
-            library.read(&name).map_err(|error| ToolFailure::failed(read_failure(&name, &error)))
+            library.read(&name).map_err(|error| ToolFailure::failed(read_failure(&name, "list", &error)))
         });
         let text = read.await?;
         let is_known = self.note_seen(&call.turn.session, &text);
@@ -81,11 +81,7 @@ impl SkillsTool {
                  `again: true`."
             ));
         }
-        let mut result = format!("Skill `{name}`: {}\n\n{}\n", text.skill.description, text.body);
-        if text.skill.has_ignored_variables {
-            result.push_str("\n[It asks for variables, which it does not get: only the operator's skills may name them.]\n");
-        }
-        Ok(result)
+        Ok(whole_text(&text))
     }
 
     async fn write(&self, call: &ToolCall<'_>) -> Result<String, ToolFailure> {
@@ -122,9 +118,11 @@ impl SkillsTool {
             WrittenFile::Replaced => "replace",
         };
         let ask = Ask {
-            title: format!("{verb} the skill {}, which agents follow in later conversations", draft.name()),
+            title: format!("{verb} the skill {}, which agents follow in later conversations", draft.name())
+                .into(),
             detail: draft.text().to_owned(),
             cwd: None,
+            reason: None,
             form: AnswerForm::default(),
         };
         approve(call, ask, "Writing the skill").await
@@ -191,8 +189,20 @@ impl AgentTool for SkillsTool {
     }
 }
 
+/// A skill for the model.
+pub(crate) fn whole_text(text: &SkillText) -> String {
+    let SkillText { skill, body, .. } = text;
+    let mut result = format!("Skill `{}`: {}\n\n{body}\n", skill.name, skill.description);
+    if skill.has_ignored_variables {
+        result.push_str(
+            "\n[It asks for variables, which it does not get: only the operator's skills may name them.]\n",
+        );
+    }
+    result
+}
+
 /// The list for the model.
-fn describe(set: &SkillSet) -> String {
+pub(crate) fn describe(set: &SkillSet) -> String {
     let mut list = String::new();
     for skill in &set.skills {
         let learned = match skill.origin {
@@ -215,10 +225,11 @@ fn describe(set: &SkillSet) -> String {
     if list.is_empty() { "There are no skills.".to_owned() } else { list }
 }
 
-fn read_failure(name: &str, error: &SkillReadError) -> String {
+/// The failure to read a skill, for the model. `list` is its way to see all of them.
+pub(crate) fn read_failure(name: &str, list: &str, error: &SkillReadError) -> String {
     let name = code_span(name, NAME_CHARS);
     match error {
-        SkillReadError::Unknown => format!("there is no skill {name}; `list` shows all of them"),
+        SkillReadError::Unknown => format!("there is no skill {name}; `{list}` shows all of them"),
         SkillReadError::Faulty(fault) => format!("the skill {name} cannot be read: {fault}"),
     }
 }

@@ -19,7 +19,7 @@ use self::follow_command::{CommandEnd, follow_command};
 use super::approval::approve;
 use super::{AgentTool, RESULT_BYTES, ToolCall, ToolFailure, ToolSpec, cap_result, required_text};
 use crate::agent::{AnswerForm, Ask};
-use crate::agents::process::environment::{process_environment, secret_files};
+use crate::agents::process::environment::{COMMAND_VARIABLES, process_environment, secret_files};
 use crate::agents::process::sandbox::{SandboxPolicy, SandboxState, socket_paths};
 use crate::agents::process::{EndPatience, HiddenFiles, ProcessExit, ProcessHost, ProcessSpec, StdinMode};
 use crate::config::{BuiltinTool, TerminalConfig};
@@ -132,9 +132,10 @@ impl TerminalTool {
             (true, false) => "run a command in the sandbox",
         };
         Ask {
-            title: title.to_owned(),
+            title: title.into(),
             detail: request.command.to_owned(),
             cwd: Some(request.shown_cwd.clone()),
+            reason: None,
             form: AnswerForm::default(),
         }
     }
@@ -146,7 +147,7 @@ impl TerminalTool {
         let spec = ProcessSpec {
             program: "sh".into(),
             args: ["-c", WRAPPER, request.command].map(Into::into).into(),
-            env: process_environment(&allowed),
+            env: process_environment(COMMAND_VARIABLES, &allowed),
             cwd: request.cwd.clone(),
             stdin: StdinMode::Null,
             patience: EndPatience { after_eof: Duration::ZERO, after_term: AFTER_TERM },

@@ -86,8 +86,10 @@ impl ConfigResolver<'_> {
                     AgentSettings::Model(model)
                 });
                 let source = "`OPENAI_BASE_URL` or the section `agent`";
-                (read, source, "`access`, `instructions`, `tools`, `workspace` and `models`")
+                (read, source, "`access`, `instructions`, `tools`, `workspace`, `models` and `runtime`")
             }
+            // No shorthand makes one.
+            AgentSettings::Codex(codex) => return Some(AgentSettings::Codex(codex)),
         };
         let error = match added {
             Ok(settings) => return Some(settings),
@@ -119,14 +121,17 @@ impl ConfigResolver<'_> {
         written: file::AgentEntrySection,
         settings: &AgentSettings,
     ) -> Option<AgentPolicy> {
-        let access = match written.access {
+        let defaults = AgentPolicy::default();
+        let (access, codex_access) = match written.access {
             Some(KeyedMapping(access)) => {
-                access.resolve(document, name).map_err(|error| self.errors.push(error)).ok()?
+                let access = access.resolve(document, name).map_err(|error| self.errors.push(error)).ok()?;
+                (access.clone(), access)
             }
-            None => settings.default_access(),
+            None => (settings.default_access(), defaults.codex_access),
         };
+        let runtime = settings.switch().map(|switch| switch.runtime);
         let instructions = written.instructions.filter(|text| !text.trim().is_empty()).unwrap_or_default();
-        Some(AgentPolicy { access, instructions })
+        Some(AgentPolicy { access, codex_access, runtime, instructions })
     }
 }
 

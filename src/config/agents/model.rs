@@ -8,14 +8,16 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::runtime::SwitchConfig;
 use super::work::{DEFAULT_ITERATIONS, DEFAULT_TURN_TIMEOUT, WorkSection};
-use super::{AgentSettings, EntryKind, TimeoutsSection, UpstreamTimeouts, key_words};
+use super::{AgentSettings, EntryKind, RuntimeSetting, TimeoutsSection, UpstreamTimeouts, key_words};
 use crate::config::document::ConfigDocument;
 use crate::config::resolve::{ConfigResolver, GivenValue, SettingSource};
 use crate::config::secret::{self, SecretForm};
 use crate::config::secret_sources::KeySetting;
 use crate::config::yaml_lines::KeyedMapping;
 use crate::config::{BaseUrl, BuiltinTool, ConfigError, McpSelection, Secret};
+use crate::rules::AgentRuntime;
 
 /// The kind in the list of kinds.
 pub(super) const KIND: EntryKind = EntryKind { name: "model", read };
@@ -49,6 +51,8 @@ pub struct ModelConfig {
     pub max_iterations: u32,
     /// Time limit of one turn.
     pub turn_timeout: Duration,
+    /// Settings for handing its turns to codex; `None` if that is not possible.
+    pub switch: Option<SwitchConfig>,
 }
 
 /// As written.
@@ -96,11 +100,14 @@ impl ModelSection {
 pub(super) struct ModelValues<'a> {
     /// The section that names it.
     pub(super) section: &'a str,
+    /// Name of the agent.
+    pub(super) agent: &'a str,
     pub(super) base_url: Option<GivenValue>,
     pub(super) key: Option<Secret>,
     pub(super) model: Option<GivenValue>,
     pub(super) allow_cleartext: bool,
     pub(super) timeouts: UpstreamTimeouts,
+    pub(super) runtime: Option<RuntimeSetting>,
     /// The key that `allow_cleartext` is written as.
     pub(super) permit: &'a str,
 }
@@ -134,11 +141,14 @@ fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str
     }
     let mut config = resolver.model(ModelValues {
         section: &path.join("."),
+        agent: name,
         base_url,
         key,
         model,
         allow_cleartext: written.allow_cleartext.unwrap_or(false),
         timeouts: written.timeouts.unwrap_or_default().0.resolve(),
+        // Among the keys that are added below.
+        runtime: None,
         permit: &format!("agents.{name}.allow_cleartext"),
     })?;
     resolver.add_work(document, name, work, &mut config);
@@ -148,7 +158,8 @@ fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str
 impl ConfigResolver<'_> {
     /// Checks a model and fills in its defaults; it has no tools yet. `None` only with an error.
     pub(super) fn model(&mut self, values: ModelValues<'_>) -> Option<ModelConfig> {
-        let ModelValues { section, base_url, key, model, allow_cleartext, timeouts, permit } = values;
+        let ModelValues { section, agent, base_url, key, model, allow_cleartext, timeouts, runtime, permit } =
+            values;
         let given = base_url.unwrap_or_else(|| GivenValue {
             value: DEFAULT_BASE_URL.to_owned(),
             name: format!("`{section}.base_url`"),
@@ -170,6 +181,7 @@ impl ConfigResolver<'_> {
             ));
         }
         Some(ModelConfig {
+            switch: SwitchConfig::of(agent, &url, runtime, self.home),
             url,
             key,
             models: vec![model.value.clone()],
@@ -189,7 +201,11 @@ impl ConfigResolver<'_> {
 impl fmt::Display for ModelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (url, model, key) = (self.url.as_str(), &self.model, key_words(self.key.as_ref()));
-        write!(f, "model server at {url}, model {model}, {key}")
+        write!(f, "model server at {url}, model {model}, {key}")?;
+        match self.switch.as_ref().map(|switch| switch.runtime) {
+            Some(AgentRuntime::CodexAppServer) => f.write_str("; runtime: codex app-server"),
+            Some(AgentRuntime::Auto) | None => Ok(()),
+        }
     }
 }
 

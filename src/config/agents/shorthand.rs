@@ -126,6 +126,16 @@ impl ConfigResolver<'_> {
         );
         let model =
             self.text(SettingSource { var: Some(&env::MODEL), path: &["agent", "model"] }, agent.model);
-        ModelValues { section: "agent", base_url, key, model, allow_cleartext, timeouts, permit: PERMIT }
+        ModelValues {
+            section: "agent",
+            agent: "local",
+            base_url,
+            key,
+            model,
+            allow_cleartext,
+            timeouts,
+            runtime: agent.runtime,
+            permit: PERMIT,
+        }
     }
 }

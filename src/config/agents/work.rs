@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::RuntimeSetting;
 use super::model::ModelConfig;
+use super::runtime::SwitchConfig;
 use crate::config::ConfigError;
 use crate::config::document::ConfigDocument;
 use crate::config::resolve::ConfigResolver;
@@ -43,12 +45,14 @@ pub(in crate::config) struct WorkSection {
     max_iterations: Option<WholeNumber<1, 500>>,
     /// Time limit of one turn. Default: `30m`.
     turn_timeout: Option<TimeSpan<1>>,
+    /// What runs its turns: itself (`auto`) or `codex_app_server`. Default: `auto`.
+    runtime: Option<RuntimeSetting>,
 }
 
 impl WorkSection {
     /// The keys, for readers that leave them out.
-    pub(in crate::config) const KEYS: [&str; 6] =
-        ["models", "workspace", "tools", "context_tokens", "max_iterations", "turn_timeout"];
+    pub(in crate::config) const KEYS: [&str; 7] =
+        ["models", "workspace", "tools", "context_tokens", "max_iterations", "turn_timeout", "runtime"];
 }
 
 /// An entry of `tools`.
@@ -68,6 +72,9 @@ impl ConfigResolver<'_> {
         config: &mut ModelConfig,
     ) {
         self.add_models(name, written.models, config);
+        if written.runtime.is_some() {
+            config.switch = SwitchConfig::of(name, &config.url, written.runtime, self.home);
+        }
         config.workspace = self.folder(&["agents", name, "workspace"], written.workspace.clone());
         let errors_before = self.errors.len();
         for tool in written.tools.unwrap_or_default() {
@@ -93,9 +100,12 @@ impl ConfigResolver<'_> {
                     .hint("add the folder that the agent may work in, such as `workspace: /srv/agent`"),
                 );
             }
-            (None, true) if self.errors.len() == errors_before => self.warnings.push(format!(
-                "`agents.{name}.workspace` has no effect, because no tool of the agent works in it"
-            )),
+            // Codex works in it too.
+            (None, true) if self.errors.len() == errors_before && config.switch.is_none() => {
+                self.warnings.push(format!(
+                    "`agents.{name}.workspace` has no effect, because no tool of the agent works in it"
+                ))
+            }
             (Some(_), true) | (None, true | false) => {}
         }
         config.context_tokens = written.context_tokens.and_then(|tokens| u64::try_from(tokens.0).ok());
@@ -104,6 +114,10 @@ impl ConfigResolver<'_> {
         }
         if let Some(span) = written.turn_timeout {
             config.turn_timeout = span.0;
+        }
+        if let Some(switch) = &mut config.switch {
+            switch.codex.cwd.clone_from(&config.workspace);
+            switch.codex.turn_timeout = written.turn_timeout.map_or(switch.codex.turn_timeout, |span| span.0);
         }
     }
 

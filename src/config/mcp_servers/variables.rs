@@ -1,6 +1,7 @@
 //! Puts variables of our environment into values of `mcp_servers`: `${NAME}`. `$${` stands for `${`.
 
 use crate::config::env::EnvReader;
+use crate::config::tool_settings::ValueOrigin;
 
 /// Fault of a value. Says nothing about its text, which may be a secret.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +40,26 @@ pub(super) fn fill_variables(text: &str, env: EnvReader<'_>) -> Result<String, V
 /// Whether a value takes a variable.
 pub(super) fn has_variable(text: &str) -> bool {
     text.replace("$${", "").contains("${")
+}
+
+/// Source of a value, by its text before variables are filled in.
+pub(super) fn origin_of(text: &str) -> ValueOrigin {
+    if !has_variable(text) {
+        return ValueOrigin::Literal;
+    }
+    let alone = |text: &str| {
+        let name = text.strip_prefix("${")?.strip_suffix('}')?;
+        is_variable(name).then(|| name.to_owned())
+    };
+    if let Some(name) = alone(text) {
+        return ValueOrigin::Variable(name);
+    }
+    match text.split_once(' ') {
+        Some((word, behind)) if word.eq_ignore_ascii_case("bearer") => {
+            alone(behind.trim_start()).map_or(ValueOrigin::Composed, ValueOrigin::BearerVariable)
+        }
+        Some(_) | None => ValueOrigin::Composed,
+    }
 }
 
 /// Whether an environment variable can have this name.
@@ -87,5 +108,25 @@ mod tests {
             assert_eq!(has_variable(text), text.contains("${") && text != "$${ONE}", "{text}");
         }
         assert!(!has_variable("$${ONE}"));
+    }
+    #[test]
+    fn the_source_of_a_value_is_known_without_the_value() {
+        let variable = |name: &str| ValueOrigin::Variable(name.to_owned());
+        let bearer = |name: &str| ValueOrigin::BearerVariable(name.to_owned());
+        for (text, origin) in [
+            ("", ValueOrigin::Literal),
+            ("plain", ValueOrigin::Literal),
+            ("$${ONE}", ValueOrigin::Literal),
+            ("${ONE}", variable("ONE")),
+            ("Bearer ${ONE}", bearer("ONE")),
+            ("bearer  ${one_2}", bearer("one_2")),
+            ("Bearer ${ONE}${TWO}", ValueOrigin::Composed),
+            ("Basic ${ONE}", ValueOrigin::Composed),
+            ("${ONE}${TWO}", ValueOrigin::Composed),
+            ("a${ONE}", ValueOrigin::Composed),
+            ("${ONE} $${TWO}", ValueOrigin::Composed),
+        ] {
+            assert_eq!(origin_of(text), origin, "{text}");
+        }
     }
 }

@@ -127,11 +127,11 @@ fn a_wrong_entry_is_named_with_its_line() {
     insta::assert_snapshot!(errors("agents:\n  far: {kind: prxy}\n  other: {}\n"), @"
     error: `agents.far.kind` is not a known kind (talaria.yaml, line 2)
 
-    hint: did you mean `proxy`? (known kinds: `proxy`, `model`)
+    hint: did you mean `proxy`? (known kinds: `proxy`, `model`, `codex`)
 
     error: `agents.other` has no `kind`, and its name is not one (talaria.yaml, line 3)
 
-    hint: known kinds: `proxy`, `model`
+    hint: known kinds: `proxy`, `model`, `codex`
     ");
     insta::assert_snapshot!(errors("agents:\n  far: {kind: proxy}\n  near: {kind: model}\n"), @"
     error: `agents.far` has no `url` (talaria.yaml, line 2)
@@ -187,7 +187,7 @@ fn a_name_that_a_shorthand_has_is_refused() {
         @"
         error: `agents.local` is an agent that `OPENAI_BASE_URL` or the section `agent` configures already (talaria.yaml, line 2)
 
-        hint: give the entry another name, leave the other settings out, or write only `access`, `instructions`, `tools`, `workspace` and `models` here
+        hint: give the entry another name, leave the other settings out, or write only `access`, `instructions`, `tools`, `workspace`, `models` and `runtime` here
         "
     );
 }
@@ -204,7 +204,10 @@ fn an_entry_adds_its_list_and_its_instructions_to_the_agent_of_a_shorthand() {
     assert_eq!(config.agents.entries.len(), 2);
     let rules = &config.rules.agents.by_name;
     let access = AgentAccess { apps: ["forge".to_owned()].into(), ..AgentAccess::default() };
-    assert_eq!(rules[&AgentName::proxy()], AgentPolicy { access, instructions: String::new() });
+    assert_eq!(
+        rules[&AgentName::proxy()],
+        AgentPolicy { codex_access: access.clone(), access, ..AgentPolicy::default() }
+    );
     let local = AgentPolicy { instructions: "Be brief.".to_owned(), ..AgentPolicy::default() };
     assert_eq!(rules[&AgentName::local()], local);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::config::{McpServerConfig, McpTransport, ToolPermission};
+use crate::config::{McpServerConfig, McpTransport, ToolPermission, ValueOrigin};
 
 const CANARY: &str = "CANARY-0123-456";
 
@@ -38,6 +38,13 @@ fn every_key_of_a_server_arrives() {
     assert_eq!(exposed(env), [("EMPTY", ""), ("LEVEL", "debug"), ("PORT", "80"), ("TOKEN", CANARY)]);
     assert_eq!((time.timeout, time.connect_timeout), (Duration::from_secs(5), Duration::from_secs(6)));
     assert!(!time.enabled);
+    let origins = [
+        ("EMPTY", ValueOrigin::Literal),
+        ("LEVEL", ValueOrigin::Literal),
+        ("PORT", ValueOrigin::Literal),
+        ("TOKEN", ValueOrigin::Variable("SOME_TOKEN".to_owned())),
+    ];
+    assert_eq!(time.origins, BTreeMap::from(origins.map(|(name, origin)| (name.to_owned(), origin))));
     assert_eq!((time.include, time.exclude), (Some(vec!["a".into(), "b".into()]), vec!["c".to_owned()]));
     let permissions = ["a", "b", "c"].map(|tool| time.permissions[tool]);
     assert_eq!(permissions, [ToolPermission::Allow, ToolPermission::Ask, ToolPermission::Deny]);
@@ -50,6 +57,14 @@ fn every_key_of_a_server_arrives() {
     assert_eq!((web.timeout, web.connect_timeout), (Duration::from_secs(60), Duration::from_secs(30)));
     assert!(web.enabled && web.exclude.is_empty() && web.permissions.is_empty());
     assert_eq!(web.include, None);
+    assert_eq!(web.origins["Authorization"], ValueOrigin::BearerVariable("SOME_TOKEN".to_owned()));
+
+    // A server that is off still names the variables that it would need, and a secret in the file is known as one.
+    let keys = "command: a\n    enabled: false\n    env: {A: '${MISSING}', API_KEY: x, B: 'x${MISSING}'}";
+    let off = server(Scene::new(), keys);
+    let origins = ["A", "API_KEY", "B"].map(|name| off.origins[name].clone());
+    let missing = ValueOrigin::Variable("MISSING".to_owned());
+    assert_eq!(origins, [missing, ValueOrigin::SecretLiteral, ValueOrigin::Composed]);
 }
 
 #[test]

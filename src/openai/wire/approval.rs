@@ -32,6 +32,8 @@ pub enum ApprovalEvent<'a> {
         detail: Cow<'a, str>,
         /// Working directory of the action.
         cwd: Option<Cow<'a, str>>,
+        /// The agent's reason.
+        reason: Option<Cow<'a, str>>,
         /// The answers that fit.
         form: AnswerForm,
     },
@@ -55,6 +57,8 @@ struct RawApproval<'a> {
     detail: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     cwd: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    reason: Option<Cow<'a, str>>,
     #[serde(default)]
     options: Value,
     #[serde(default)]
@@ -64,7 +68,7 @@ struct RawApproval<'a> {
 impl<'a> ApprovalEvent<'a> {
     /// Parses the data of an event of this type; `None` if it is not about an ask, or has no valid id.
     pub fn parse(event: &str, data: &'a str) -> Option<Self> {
-        let RawApproval { approval_id, run_id, title, detail, cwd, options, text } =
+        let RawApproval { approval_id, run_id, title, detail, cwd, reason, options, text } =
             serde_json::from_str(data).ok()?;
         let id = approval_id.filter(|id| !id.is_empty() && id.len() <= ID)?;
         match event {
@@ -75,6 +79,7 @@ impl<'a> ApprovalEvent<'a> {
                 // The engine denies an ask without a detail, because a person could not judge it.
                 detail: detail.unwrap_or_default(),
                 cwd,
+                reason,
                 form: AnswerForm { options: read_options(options), takes_text: text == Value::Bool(true) },
             }),
             APPROVAL_RESPONDED => Some(Self::Answered { id }),
@@ -99,13 +104,14 @@ mod tests {
 
     #[test]
     fn what_says_which_question_it_is_about_is_taken() {
-        let asked = r#"{"run_id":"run_1","approval_id":"a1","title":"run","detail":"rm -r /","cwd":null,"choices":["once"],"expires_at":5}"#;
+        let asked = r#"{"run_id":"run_1","approval_id":"a1","title":"run","detail":"rm -r /","cwd":null,"reason":"It is full.","choices":["once"],"expires_at":5}"#;
         let expected = ApprovalEvent::Asked {
             id: "a1".into(),
             run: Some("run_1".into()),
             title: "run".into(),
             detail: "rm -r /".into(),
             cwd: None,
+            reason: Some("It is full.".into()),
             form: AnswerForm::default(),
         };
         assert_eq!(ApprovalEvent::parse(APPROVAL_REQUEST, asked), Some(expected));

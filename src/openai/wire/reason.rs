@@ -40,7 +40,10 @@ impl FailureReason<'static> {
         };
         // A failure that a server behind this one reported is passed on as if it were our own.
         let text = match text {
-            TextKey::BrokeAgain => return Self::of(filled("why")?),
+            // The hint how to switch back is for this machine.
+            TextKey::BrokeAgain | TextKey::CodexFailedHttp | TextKey::CodexBrokeHttp => {
+                return Self::of(filled("why")?);
+            }
             TextKey::BrokeThere => TextKey::StatusError,
             TextKey::BrokeOnTheWay => TextKey::ConnectionError,
             text => *text,

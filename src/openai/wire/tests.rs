@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::{MessageRole, SessionMessage};
+use crate::i18n::TextKey;
 
 fn said(role: MessageRole, content: &str) -> SessionMessage {
     SessionMessage::new(role, content)
@@ -184,6 +185,19 @@ fn a_chunk_that_says_nothing_is_no_error() {
 fn a_wrong_field_does_not_cost_the_text() {
     let data = r#"{"choices":[{"finish_reason":{"why":[]},"delta":{"reasoning":3,"content":"kept"}}],"usage":"none","error":[]}"#;
     assert_eq!(StreamChunk::parse(data).unwrap().text(), Some("kept"));
+}
+
+#[test]
+fn sentences_below_the_answer_are_read_and_odd_ones_left_out() {
+    let forgot = TextKey::CodexForgotAll.into();
+    for (remarks, read) in [
+        (r#"["Declined.",7,{"text":"codex_forgot_all"},null,{"a":1}]"#, vec![forgot]),
+        (r#""Declined.""#, vec![]),
+        ("null", vec![]),
+    ] {
+        let data = format!(r#"{{"choices":[],"hermes":{{"status":"completed","remarks":{remarks}}}}}"#);
+        assert_eq!(StreamChunk::parse(&data).unwrap().remarks().collect::<Vec<_>>(), read);
+    }
 }
 
 #[test]

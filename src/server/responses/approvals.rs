@@ -85,12 +85,15 @@ impl ResponseEvents {
         let AskOpened { id, ask, refused, .. } = asked;
         if !refused {
             let mut arguments = json!({ "command": ask.detail, "cwd": ask.cwd });
+            if let Some(reason) = &ask.reason {
+                arguments["reason"] = json!(reason);
+            }
             if !ask.form.is_approval() {
                 arguments["options"] = json!(ask.form.options);
                 arguments["text"] = json!(ask.form.takes_text);
             }
             let data = approvals::requested(&self.run, asked);
-            self.add(id, &ask.title, &arguments, data, approvals::REQUEST, out);
+            self.add(id, &ask.title.to_string(), &arguments, data, approvals::REQUEST, out);
         }
     }
 

@@ -338,8 +338,11 @@ impl StreamFormat for ResponseEvents {
             }
             TurnEvent::Answered(answered) => self.answer(&answered, out),
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
-            TurnEvent::Notice(None) | TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => {
-            }
+            TurnEvent::Notice(None)
+            | TurnEvent::Usage(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
+            | TurnEvent::Upstream(_) => {}
         }
     }
 

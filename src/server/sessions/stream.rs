@@ -123,7 +123,9 @@ impl StreamFormat for SessionEvents {
                 Some(data) => (NOTICE, data),
                 None => return,
             },
-            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Upstream(_) => return,
+            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Facts(_) | TurnEvent::Upstream(_) => {
+                return;
+            }
         };
         self.send(out, name, &at.to_string(), self.seq(), data);
     }
@@ -157,6 +159,9 @@ impl StreamFormat for SessionEvents {
             "message_id": self.message, "completed": completed, "content": content,
             "messages": transcript(end, out), "usage": end.usage_of_a_run(),
         });
+        if let remarks @ [_, ..] = end.remarks().as_slice() {
+            data["remarks"] = json!(remarks);
+        }
         if let Some(error) = end.error() {
             data["error"] = error;
         }

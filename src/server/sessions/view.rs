@@ -93,6 +93,9 @@ pub struct MessageView {
     tool_call_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<String>,
+    /// The agent's reasoning before the message, if it told it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<String>,
     timestamp: Option<i64>,
 }
 
@@ -158,6 +161,7 @@ impl MessageView {
             tool_calls,
             tool_call_id,
             tool_name,
+            reasoning: said.message.reasoning,
             timestamp: said.at,
         }
     }

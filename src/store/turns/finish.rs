@@ -25,6 +25,7 @@ pub struct FinishedTurn {
     pub tools: Vec<String>,
     pub history_offset: usize,
     pub usage: TokenUsage,
+    pub facts: serde_json::Map<String, serde_json::Value>,
     /// Whether tokens are estimated for budgets if none were reported, because the request may have run.
     pub may_have_run: bool,
     /// The prompt for the transcript; `None` if the turn is not recorded.
@@ -85,7 +86,7 @@ impl Tx<'_> {
             .prepare_cached(&format!(
                 "UPDATE turns SET state = ?2, text = ?3, outcome = ?4, api_calls = ?5, tools = ?6,
                      history_offset = ?7, input_tokens = ?8, output_tokens = ?9, ended = ?10, brought = ?11,
-                     retold = ?12, request = {request}
+                     retold = ?12, facts = ?13, request = {request}
                  WHERE id = ?1"
             ))?
             .execute(params![
@@ -102,6 +103,7 @@ impl Tx<'_> {
                 // Pictures and the system text are only for the run.
                 turn.source.app().map(|request| serde_json::to_string(&request.remains())).transpose()?,
                 finish.text_replaced,
+                (!finish.facts.is_empty()).then(|| serde_json::to_string(&finish.facts)).transpose()?,
             ])?;
         self.conn.prepare_cached("DELETE FROM checkpoints WHERE turn = ?1")?.execute([&turn.id.0])?;
         if let Some(agent) = self.request_agent(&turn.id)? {
@@ -173,7 +175,7 @@ impl Tx<'_> {
     fn finish_of(&self, id: &TurnId, whole_text: bool) -> Result<Option<(TurnState, FinishedTurn)>> {
         let mut query = self.conn.prepare_cached(
             "SELECT state, CASE WHEN ?2 THEN text ELSE substr(text, 1, 256) END, outcome, api_calls, tools, history_offset, input_tokens, output_tokens,
-                 retold
+                 retold, facts
              FROM turns WHERE id = ?1 AND outcome IS NOT NULL",
         )?;
         let found = query
@@ -187,10 +189,12 @@ impl Tx<'_> {
                     row.get::<_, i64>(5)?,
                     TokenUsage { input: row.get(6)?, output: row.get(7)? },
                     row.get::<_, bool>(8)?,
+                    row.get::<_, Option<String>>(9)?,
                 ))
             })
             .optional()?;
-        let Some((state, text, outcome, api_calls, tools, history_offset, usage, text_replaced)) = found
+        let Some((state, text, outcome, api_calls, tools, history_offset, usage, text_replaced, facts)) =
+            found
         else {
             return Ok(None);
         };
@@ -202,6 +206,7 @@ impl Tx<'_> {
             tools: serde_json::from_str(&tools)?,
             history_offset: usize::try_from(history_offset).unwrap_or_default(),
             usage,
+            facts: facts.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
             may_have_run: false,
             said: None,
             parts: Vec::new(),

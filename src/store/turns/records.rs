@@ -18,15 +18,15 @@ impl Tx<'_> {
         text_end: usize,
         message: &SessionMessage,
     ) -> Result<bool> {
-        let SessionMessage { role, content, tools } = message;
+        let SessionMessage { role, content, tools, reasoning } = message;
         let tools = tools.as_ref().map(serde_json::to_string).transpose()?;
         let as_integer = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         // Not after the end: nothing would delete the row again.
         let stored = self
             .conn
             .prepare_cached(
-                "INSERT OR REPLACE INTO turn_records (turn, number, role, content, tools, text_end)
-                 SELECT ?1, ?2, ?3, ?4, ?5, ?6 FROM turns WHERE id = ?1 AND state IN ('dispatched', 'streaming')",
+                "INSERT OR REPLACE INTO turn_records (turn, number, role, content, tools, reasoning, text_end)
+                 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM turns WHERE id = ?1 AND state IN ('dispatched', 'streaming')",
             )?
             .execute(params![
                 turn.0,
@@ -34,6 +34,7 @@ impl Tx<'_> {
                 role_name(*role),
                 content,
                 tools,
+                reasoning,
                 as_integer(text_end)
             ])?;
         Ok(stored > 0)
@@ -61,8 +62,10 @@ impl Tx<'_> {
         if records.is_empty() {
             return self.record(&turn.session, &turn.id, MessageRole::Assistant, finish.text.trim());
         }
-        // A whole answer is on record to its end.
+        let has_said_nothing = records.iter().all(|record| record.role == MessageRole::Note);
         let rest = match finish.outcome {
+            _ if has_said_nothing => finish.text.as_str(),
+            // A whole answer is on record to its end.
             TurnOutcome::Done => "",
             _ if finish.text_replaced => "",
             _ => finish.text.get(text_end..).unwrap_or_default(),
@@ -80,15 +83,16 @@ impl Tx<'_> {
     /// The messages of a turn in order, and the length of its text at the last of them.
     pub(super) fn turn_records(&self, turn: &TurnId) -> Result<(Vec<SessionMessage>, usize)> {
         let mut query = self.conn.prepare_cached(
-            "SELECT role, content, tools, text_end FROM turn_records WHERE turn = ?1 ORDER BY number",
+            "SELECT role, content, tools, reasoning, text_end FROM turn_records WHERE turn = ?1 ORDER BY number",
         )?;
         let mut rows = query.query([&turn.0])?;
         let (mut messages, mut text_end) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
             let (role, tools): (String, Option<String>) = (row.get(0)?, row.get(2)?);
             let tools = tools.as_deref().map(serde_json::from_str).transpose()?;
-            messages.push(SessionMessage { role: role_from(&role), content: row.get(1)?, tools });
-            text_end = usize::try_from(row.get::<_, i64>(3)?).unwrap_or_default();
+            let (role, reasoning) = (role_from(&role), row.get(3)?);
+            messages.push(SessionMessage { role, content: row.get(1)?, tools, reasoning });
+            text_end = usize::try_from(row.get::<_, i64>(4)?).unwrap_or_default();
         }
         Ok((messages, text_end))
     }

@@ -8,6 +8,7 @@ use super::source_columns::{SOURCE_COLUMNS, read_source};
 use crate::agent::PreparedTurn;
 use crate::ids::{AgentName, SessionId, TurnId};
 use crate::reply::TurnOutcome;
+use crate::rules::AgentRuntime;
 use crate::store::Result;
 use crate::turn_source::{RoomQuestion, TurnSource};
 
@@ -100,24 +101,28 @@ pub struct RoomTurn {
 
 /// The columns that [`read_turn`] expects.
 pub(super) fn columns() -> String {
-    format!("id, session, prompt, key, state, stop, request, resumable, request_for, agent, {SOURCE_COLUMNS}")
+    format!(
+        "id, session, prompt, key, state, stop, request, resumable, request_for, agent, request_runtime, {SOURCE_COLUMNS}"
+    )
 }
 
 pub(super) fn read_turn(row: &Row<'_>) -> Result<TurnRow> {
     let request: Option<Vec<u8>> = row.get(6)?;
     let (resumable, made_for): (_, Option<String>) = (row.get(7)?, row.get(8)?);
     let made_for = made_for.as_deref().and_then(AgentName::new);
+    let runtime = AgentRuntime::named(row.get_ref(10)?.as_str().map_err(rusqlite::Error::from)?);
     Ok(TurnRow {
         id: TurnId(row.get(0)?),
         session: SessionId(row.get(1)?),
-        source: read_source(row, 10)?,
+        source: read_source(row, 11)?,
         prompt: row.get(2)?,
         agent: row.get::<_, Option<String>>(9)?.as_deref().and_then(AgentName::new),
         key: row.get(3)?,
         state: TurnState::from_name(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?),
         stop: row.get(5)?,
-        prepared: request.zip(made_for).map(|(request, agent)| PreparedTurn {
+        prepared: request.zip(made_for).zip(runtime).map(|((request, agent), runtime)| PreparedTurn {
             agent,
+            runtime,
             request: request.into(),
             resumable,
         }),

@@ -9,15 +9,22 @@ use crate::turn_source::RoomQuestion;
 use crate::turns::source;
 use crate::util::{code_block, code_span};
 
+/// Characters of a reason that are shown. It is the agent's word for itself, and no part of the action.
+const REASON: usize = 300;
+
 /// The whole text that asks. `None` if it would not show everything that a person must judge: there is no detail, or an
 /// operator's wording leaves something out.
 pub(super) fn ask_text(words: &TextCatalog, ask: &Ask, title: &str, code: &str) -> Option<String> {
-    let Ask { detail, cwd, form, .. } = ask;
+    let Ask { detail, cwd, form, reason, .. } = ask;
     let block = code_block(detail);
     let folder = cwd.as_ref().map(|cwd| code_span(cwd, usize::MAX));
     let action = match folder.clone() {
         Some(folder) => TextKey::AskActionIn.with("action", block.as_str()).with("folder", folder),
         None => LocalizedText::Said(block.clone()),
+    };
+    let action = match reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
+        Some(reason) => TextKey::AskReason.with("action", action).with("reason", code_span(reason, REASON)),
+        None => action,
     };
     let options = form.options_text(words);
     let text = match (options.is_empty(), form.takes_text) {

@@ -63,9 +63,10 @@ impl OpenAskTx<'_> {
         if tx.turn(&turn.id)?.is_none_or(|turn| turn.stop) {
             return self.deny(DenyReason::Stopped);
         }
+        let title = self.rules.words.say(&self.ask.title);
         let title = match &turn.source {
-            TurnSource::Room(_) => code_span(&self.ask.title, TITLE),
-            TurnSource::App(_) => one_line(&self.ask.title, TITLE),
+            TurnSource::Room(_) => code_span(&title, TITLE),
+            TurnSource::App(_) => one_line(&title, TITLE),
         };
         if let Some(reason) = self.unshowable_reason(&title) {
             self.tell(id.end_key(), &TextKey::AskUnshowable.with("title", title))?;
@@ -129,25 +130,37 @@ impl OpenAskTx<'_> {
     /// The approval of an equal ask that still holds, and the person who gave it and may still give it. Options and
     /// texts answer only the ask for which they were given.
     fn granted(&self) -> Result<Option<(GrantScope, String)>> {
-        let (tx, turn) = (self.tx, self.turn);
-        if !self.ask.form.is_approval() {
-            return Ok(None);
+        match self.ask.form.is_approval() {
+            true => granted(self.tx, self.rules, self.turn, &self.digest, self.default_agent),
+            false => Ok(None),
         }
-        let agent = tx.acting_agent(turn, self.default_agent)?;
-        for (grant, by) in tx.granted(turn, &self.digest, &agent, self.default_agent)? {
-            if grant_holds(tx, self.rules, &turn.source, &agent, grant, &by)? {
-                return Ok(Some((grant, by)));
-            }
-        }
-        Ok(None)
     }
 }
 
-/// Identifies equal asks: a hash of every word of the ask, shown or not.
+/// The approval of an ask with this digest that still holds for the agent of a turn, and the person who gave it.
+pub(super) fn granted(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    turn: &TurnRow,
+    digest: &str,
+    default_agent: &AgentName,
+) -> Result<Option<(GrantScope, String)>> {
+    let agent = tx.acting_agent(turn, default_agent)?;
+    for (grant, by) in tx.granted(turn, digest, &agent, default_agent)? {
+        if grant_holds(tx, rules, &turn.source, &agent, grant, &by)? {
+            return Ok(Some((grant, by)));
+        }
+    }
+    Ok(None)
+}
+
+/// Identifies equal asks: a hash of every word of the ask, shown or not, but for the reason. Titles are taken in the
+/// default language, so that a grant outlives a change of language.
 pub(super) fn digest(ask: &Ask) -> String {
+    let title = ask.title.to_string();
     let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
     let options =
         ask.form.options.iter().flat_map(|option| ["option", &option.id, &option.label, option.kind.name()]);
     let text = ask.form.takes_text.then_some("text");
-    hash(["ask", &ask.title, &ask.detail].into_iter().chain(folder).chain(options).chain(text))
+    hash(["ask", &title, &ask.detail].into_iter().chain(folder).chain(options).chain(text))
 }

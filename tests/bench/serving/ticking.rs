@@ -112,7 +112,9 @@ impl Agent for Ticker {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }

@@ -23,7 +23,7 @@ async fn a_person_sees_exactly_what_would_be_called() {
     let arguments = json!({ "text": "rm -rf /\nnow", "deep": { "a": [1, true] } });
     assert_eq!(scene.calls_with("echo", arguments, &person).await, Ok("rm -rf /\nnow".to_owned()));
     let asked = person.asked.lock().clone();
-    assert!(asked.len() == 1 && asked[0].form.is_approval() && asked[0].title == "s: echo");
+    assert!(asked.len() == 1 && asked[0].form.is_approval() && asked[0].title == "s: echo".into());
     insta::assert_snapshot!(asked[0].detail, @r#"
     MCP "s" "echo"
     {

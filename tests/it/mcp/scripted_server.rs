@@ -141,7 +141,11 @@ impl Server {
                 complain("the disk is on fire");
                 std::process::exit(7);
             }
-            "hang" => None,
+            "hang" => {
+                // In its own folder, for a test that wants to know.
+                let _ = std::fs::write("hanging", "");
+                None
+            }
             "garbage" => {
                 raw(b"{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {{\n\xff not even text\n");
                 None

@@ -110,7 +110,7 @@ async fn only_an_approval_runs_the_command() {
         let Err(ToolFailure::Failed(words)) = ended else { panic!("{answer:?}: {ended:?}") };
         assert!(words.contains(part), "{words}");
         let asked = person.asked.lock();
-        assert!(asked[0].title.contains("not sandboxed") && asked[0].detail == "echo x > ran");
+        assert!(asked[0].title.to_string().contains("not sandboxed") && asked[0].detail == "echo x > ran");
     }
     for reason in [DenyReason::Stopped, DenyReason::Timeout] {
         let person = Person::denying(reason);

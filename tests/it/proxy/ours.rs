@@ -117,6 +117,18 @@ async fn an_approval_over_there_chooses_the_only_option_that_allows() {
 }
 
 #[tokio::test]
+async fn sentences_below_the_answer_come_through_in_the_words_of_this_end() {
+    let served = Served::start().await;
+    let declined = TextKey::CodexDeclinedForm.with("server", "`time`");
+    served.agent().remarks(TextKey::CodexForgot).says(["Hello again."]).remarks(declined);
+    let gateway = relay(&served.url(""), Some(KEY)).await;
+    let room = gateway.room();
+    room.says("@ann", "go on").await;
+    room.shows("began a new one").await;
+    room.shows("Declined: the MCP server `time` asked for a form that cannot be filled in here.").await;
+}
+
+#[tokio::test]
 async fn a_stop_here_ends_the_run_there() {
     let served = Served::start().await;
     let script = served.agent().says(["Thinking"]).then_hangs();

@@ -320,7 +320,7 @@ async fn a_command_of_another_version_is_refused_visibly() {
         event: talaria_platform::EventId::new("$7"),
         author: "@ann:test".into(),
         direct: true,
-        name: "codex-runtime".to_owned(),
+        name: "acp-runtime".to_owned(),
         behind: "on".to_owned(),
         started: false,
     };
@@ -329,6 +329,6 @@ async fn a_command_of_another_version_is_refused_visibly() {
     gateway.room().settled().await;
     assert_eq!(
         gateway.room().ours(),
-        ["The command /codex-runtime was interrupted by a restart. Please send it again."]
+        ["The command /acp-runtime was interrupted by a restart. Please send it again."]
     );
 }

@@ -29,7 +29,7 @@ fn guarded(access: AgentAccess) -> (AccountRules, AgentRules) {
     let policy = AgentPolicy { access, ..AgentPolicy::default() };
     let by_name =
         BTreeMap::from([(AgentName::proxy(), AgentPolicy::default()), (AgentName::local(), policy)]);
-    (account, AgentRules { by_name })
+    (account, AgentRules { by_name, ..AgentRules::default() })
 }
 
 fn only_ann() -> AgentAccess {

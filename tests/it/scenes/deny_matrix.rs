@@ -59,7 +59,7 @@ fn everything() -> Vec<Does> {
     plain.into_iter().chain(GrantScope::ALL.map(Does::Approve)).chain(commands.map(Does::Command)).collect()
 }
 
-/// The one command that is for admins in these scenes.
+/// The one command that is for admins in these scenes, besides those that always are.
 const GUARDED: ChatCommand = ChatCommand::Undo;
 
 fn expected(who: Who, spot: Spot, does: Does) -> bool {
@@ -67,8 +67,13 @@ fn expected(who: Who, spot: Spot, does: Does) -> bool {
     if does == Does::Delete {
         return true;
     }
-    let for_admins =
-        [Does::Command(GUARDED), Does::Approve(GrantScope::Always), Does::ChooseAgent].contains(&does);
+    let for_admins = [
+        Does::Command(GUARDED),
+        Does::Command(ChatCommand::CodexRuntime),
+        Does::Approve(GrantScope::Always),
+        Does::ChooseAgent,
+    ]
+    .contains(&does);
     match who {
         Who::Admin => true,
         Who::Allowed => !for_admins,
@@ -106,7 +111,7 @@ fn rules() -> AccountRules {
 fn agents() -> AgentRules {
     let nobody = AgentPolicy { access: AgentAccess::default(), ..AgentPolicy::default() };
     let by_name = [(AgentName::proxy(), AgentPolicy::default()), (AgentName::local(), nobody)];
-    AgentRules { by_name: by_name.into() }
+    AgentRules { by_name: by_name.into(), ..AgentRules::default() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -152,7 +152,7 @@ async fn a_person_who_may_not_talk_to_the_agent_does_not_choose_its_model() {
     let gateway = gateway().await;
     let room = gateway.room();
     let nobody = AgentPolicy { access: AgentAccess::default(), ..AgentPolicy::default() };
-    let rules = AgentRules { by_name: [(AgentName::proxy(), nobody)].into() };
+    let rules = AgentRules { by_name: [(AgentName::proxy(), nobody)].into(), ..AgentRules::default() };
     gateway.reload_agents(Setup::default().rules, rules);
     assert!(last(&room, "/model small-1").await.starts_with("You may not talk to the agent proxy."));
 }

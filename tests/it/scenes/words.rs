@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use insta::assert_snapshot;
+use talaria::access::AccessLists;
 use talaria::agent::{AgentErrorKind, StepState};
 use talaria::chat_command::ChatCommand;
 use talaria::i18n::{TextCatalog, TextKey, TextKind};
+use talaria::rules::AccountRules;
 use talaria_platform::{PlatformErrorKind, ShowMode};
 
 use crate::support::gateway::{Setup, TestGateway};
@@ -113,7 +115,10 @@ async fn what_the_operator_silenced_is_not_said_and_nothing_else_is_missing() {
 #[tokio::test(start_paused = true)]
 async fn whoever_sends_a_command_is_answered_however_much_is_silenced() {
     // At the other end of a pipe a program waits for the answer.
-    let gateway = TestGateway::with(with(silent())).await;
+    let admins = ["@ann:test".into()].into();
+    let lists = AccessLists { allow_all: true, admins, ..AccessLists::default() };
+    let rules = AccountRules { limits: None, ..AccountRules::listed(lists) };
+    let gateway = TestGateway::with(Setup { rules, ..with(silent()) }).await;
     let commands = ChatCommand::all()
         .flat_map(|command| ["", " 99"].map(|behind| format!("/{}{behind}", command.name())));
     for text in commands.chain(["/dance".to_owned()]) {

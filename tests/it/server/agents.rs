@@ -22,7 +22,10 @@ fn reload(served: &Served, apps: &[&str]) {
     let policy =
         AgentPolicy { access: AgentAccess { apps, ..AgentAccess::default() }, ..AgentPolicy::default() };
     let by_name = [(AgentName::proxy(), AgentPolicy::default()), (AgentName::local(), policy)];
-    served.gateway.reload_agents(Setup::default().rules, AgentRules { by_name: by_name.into() });
+    served.gateway.reload_agents(
+        Setup::default().rules,
+        AgentRules { by_name: by_name.into(), ..AgentRules::default() },
+    );
 }
 
 async fn post(served: &Served, key: &str, path: &str, body: Value) -> Response {

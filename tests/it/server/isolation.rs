@@ -166,7 +166,7 @@ fn agents() -> AgentRules {
     let access = AgentAccess { apps: ["forge".to_owned()].into(), ..AgentAccess::default() };
     let own = AgentPolicy { access, ..AgentPolicy::default() };
     let by_name = [(AgentName::proxy(), AgentPolicy::default()), (AgentName::local(), own)];
-    AgentRules { by_name: by_name.into() }
+    AgentRules { by_name: by_name.into(), ..AgentRules::default() }
 }
 
 /// An id of the same form that does not exist.

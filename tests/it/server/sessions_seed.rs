@@ -231,6 +231,46 @@ async fn the_last_event_has_the_transcript_of_this_turn() {
 }
 
 #[tokio::test]
+async fn reasoning_and_notes_stand_in_the_session_and_a_note_is_no_part_of_the_answer() {
+    let served = keyless().await;
+    begin(&served, "noted", None).await;
+    let answer = SessionMessage {
+        reasoning: Some("It is small.".to_owned()),
+        ..record(MessageRole::Assistant, "Small.", None)
+    };
+    served.agent().says(["Small."]).records([record(MessageRole::Note, "a plan", None), answer]);
+    let body = json!({ "message": "how large?" });
+    let stream = served.post("/api/sessions/noted/chat/stream", &body).await.text().await.unwrap();
+    let events = events(&stream);
+    let completed = events.iter().find(|event| event.name == "run.completed").unwrap();
+    let expected = json!([{ "role": "assistant", "content": "Small.", "reasoning": "It is small." }]);
+    assert_eq!((&completed.data["messages"], &completed.data["content"]), (&expected, &json!("Small.")));
+    let page = json(served.get("/api/sessions/noted/messages").await).await;
+    let said: Vec<_> = page["data"].as_array().unwrap().iter().collect();
+    let roles: Vec<_> = said.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "note", "assistant"]);
+    assert_eq!(said[2]["reasoning"], "It is small.");
+    assert!(said[1].get("reasoning").is_none());
+
+    // Neither is sent to an agent again.
+    served.post("/api/sessions/noted/chat", &json!({ "message": "and now?" })).await;
+    let heard = served.gateway.agent_itself().heard().pop().unwrap();
+    let user = SessionMessage::new(MessageRole::User, "how large?");
+    assert_eq!(heard.history, [user, SessionMessage::new(MessageRole::Assistant, "Small.")]);
+}
+
+#[tokio::test]
+async fn a_turn_of_notes_only_keeps_its_answer() {
+    let served = keyless().await;
+    begin(&served, "noted", None).await;
+    served.agent().says(["Small."]).records([record(MessageRole::Note, "a plan", None)]);
+    served.post("/api/sessions/noted/chat", &json!({ "message": "how large?" })).await;
+    let page = json(served.get("/api/sessions/noted/messages").await).await;
+    let said = page["data"].as_array().unwrap().iter().map(|message| &message["content"]);
+    assert_eq!(said.collect::<Vec<_>>(), ["how large?", "a plan", "Small."]);
+}
+
+#[tokio::test]
 async fn without_the_key_there_are_no_sessions() {
     let served = Served::start().await;
     let refused = served.bare(Method::GET, "/api/sessions").send().await.unwrap();

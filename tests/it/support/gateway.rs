@@ -9,8 +9,10 @@ use std::time::Duration;
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
+use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::process::ProcessHost;
+use talaria::agents::runtime_switch::{RuntimeControl, RuntimeSwitch, SwitchTable};
 use talaria::agents::skills::SkillLibrary;
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
@@ -55,6 +57,8 @@ pub struct Setup {
     /// Edits of one growing answer, at most.
     pub edits: u32,
     pub retry_for: Duration,
+    /// Time that people have to answer an ask.
+    pub ask_for: Duration,
     /// Bytes of one turn, at most.
     pub turn_bytes: usize,
     /// Whether the agent can change its memory.
@@ -81,8 +85,12 @@ pub struct Setup {
     pub review: talaria::config::ReviewConfig,
     /// Budgets of tokens.
     pub budget: BudgetConfig,
+    /// How running tools are shown.
+    pub steps: talaria::config::StepsSetting,
     /// Models of the agent that people may choose, the usual one first.
     pub models: &'static [&'static str],
+    /// Agents whose runtime can be switched, as the configuration has them.
+    pub switches: SwitchTable,
 }
 
 impl Default for Setup {
@@ -98,6 +106,7 @@ impl Default for Setup {
             files: false,
             edits: EDITS,
             retry_for: Duration::from_secs(600),
+            ask_for: Duration::from_secs(300),
             turn_bytes: 16 * 1024 * 1024,
             rewind: RewindSupport::Possible,
             resumable: false,
@@ -114,7 +123,9 @@ impl Default for Setup {
             words: TextCatalog::default(),
             review: talaria::config::ReviewConfig::default(),
             budget: BudgetConfig::default(),
+            steps: talaria::config::StepsSetting::default(),
             models: &[],
+            switches: SwitchTable::default(),
         }
     }
 }
@@ -127,10 +138,14 @@ pub struct TestGateway {
     agent: Scripted,
     /// The fallback, in scenes with one.
     stand_in: Scripted,
+    /// The codex that runs the turns of `local`, in scenes whose `switches` have that agent.
+    codex: Scripted,
     /// The rules in force.
     live: Arc<LiveRules>,
     /// The agents that are registered.
     agents: Arc<AgentRegistry>,
+    /// Codex processes of agents that were built, until the end.
+    codex_servers: Option<Arc<CodexServers>>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -199,8 +214,15 @@ impl TestGateway {
                 setup.stand_in_resumable,
             )
             .slowly(FIRST_WORD),
+            codex: Scripted::new(
+                AgentKind::Codex,
+                "codex",
+                RewindSupport::Impossible,
+                setup.stand_in_resumable,
+            ),
             live: LiveRules::new(rules(setup.rules.clone(), &setup)),
             setup,
+            codex_servers: None,
             running: None,
         }
     }
@@ -236,6 +258,11 @@ impl TestGateway {
     /// The fallback.
     pub fn stand_in(&self) -> &Scripted {
         &self.stand_in
+    }
+
+    /// The codex that runs the turns of `local` after a switch.
+    pub fn codex(&self) -> &Scripted {
+        &self.codex
     }
 
     /// Changes for the next start.
@@ -289,8 +316,14 @@ impl TestGateway {
             home: home.clone(),
             store: running.store.clone(),
             rules: control::ControlRules::Live(self.live.clone()),
+            runtimes: Some(running.gateway.runtimes().clone()),
             running: Some(running.gateway.running(config, sources)),
         })))
+    }
+
+    /// The control of the agents' runtimes.
+    pub fn runtimes(&self) -> Arc<RuntimeControl> {
+        self.running.as_ref().unwrap().gateway.runtimes().clone()
     }
 
     /// An empty configuration in this folder.
@@ -328,6 +361,11 @@ impl TestGateway {
         BusyStore { let_go, job }
     }
 
+    /// The state folder.
+    pub fn home(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Path of the folder of skills, which need not exist.
     pub fn skills_folder(&self) -> PathBuf {
         self.folder.path().join("skills")
@@ -342,6 +380,9 @@ impl TestGateway {
     pub async fn drain(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.gateway.drain().await;
+        if let Some(codex) = self.codex_servers.take() {
+            codex.end().await;
+        }
         if self.setup.build.is_some() {
             // They hold the store.
             self.agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
@@ -377,6 +418,8 @@ impl TestGateway {
             Ok(agent.dies())
         });
         let moment = killed.await.unwrap();
+        self.stand_in.dies();
+        self.codex.dies();
         self.chat = self.chat.next_life();
         self.drain().await;
         self.folder = left;
@@ -390,10 +433,17 @@ impl TestGateway {
         gateway.serve(settings, listener).unwrap().address
     }
 
-    /// Waits until every session is idle. For scenes with a server.
+    /// Waits until every session is idle. For scenes on the real clock.
     pub async fn idle(&self) {
-        let gateway = &self.running.as_ref().unwrap().gateway;
-        gateway.serving().unwrap().server().turns.idle().await;
+        self.running.as_ref().unwrap().gateway.turns().idle().await;
+    }
+
+    /// A person asks, and the turn runs to its end. For scenes on the real clock.
+    pub async fn answers(&self, room: &Room, who: &str, prompt: &str) {
+        let count = room.ours().len();
+        room.says(who, prompt).await;
+        room.has_messages(count + 1).await;
+        self.idle().await;
     }
 
     /// The agent server, if it serves: to inspect its state, and for scenes on a paused clock.
@@ -420,18 +470,31 @@ impl TestGateway {
         // Only rooms that choose the second agent use it, and the first while it is away.
         let table = AgentTable::new(AgentName::proxy(), agent)
             .with(AgentName::local(), Arc::new(self.stand_in.clone()));
+        let table = match self.setup.switches.agents.contains_key(&AgentName::local()) {
+            // The agent that can be switched is the default one then.
+            true => {
+                let own = NamedAgent { name: AgentName::local(), agent: Arc::new(self.stand_in.clone()) };
+                let switch = RuntimeSwitch::new(own, Arc::new(self.codex.clone()), self.live.clone());
+                AgentTable::new(AgentName::local(), Arc::new(switch))
+                    .with(AgentName::proxy(), table.default_agent().clone())
+            }
+            false => table,
+        };
         let skills = SkillLibrary::new(self.skills_folder());
         let table = match &self.setup.build {
             Some(build) => {
                 let services = AgentServices::new(&self.config().0, store.clone());
-                // The test's own program is no shim.
-                let host = ProcessHost::new(self.folder.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
-                build(&AgentServices { skills: skills.clone(), host: Arc::new(host), ..services })
+                let home = self.folder.path();
+                let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
+                let codex = CodexServers::new(host.clone(), home, None);
+                self.codex_servers = Some(codex.clone());
+                build(&AgentServices { skills: skills.clone(), host, codex, ..services })
             }
             None => table,
         };
         self.agents = AgentRegistry::new(table);
         let parts = GatewayParts {
+            switches: self.setup.switches.clone(),
             store: store.clone(),
             agents: self.agents.clone(),
             platforms: vec![(AccountId::from("test"), Arc::new(self.chat.clone()))],
@@ -445,11 +508,11 @@ impl TestGateway {
                 retry_scripts_for: Duration::from_secs(30),
                 turn_bytes: self.setup.turn_bytes,
                 stop_grace: Duration::from_secs(4),
-                ask_for: Duration::from_secs(300),
+                ask_for: self.setup.ask_for,
                 review: self.setup.review.clone(),
             },
             display: DisplaySettings {
-                steps: true,
+                steps: self.setup.steps,
                 edits: self.setup.edits,
                 reactions: self.setup.reactions,
             },
@@ -468,11 +531,16 @@ fn nobody() -> SharedAgent {
 
 fn rules(account: AccountRules, setup: &Setup) -> Rules {
     let accounts = HashMap::from([(AccountId::from("test"), Arc::new(account))]);
-    Rules { accounts, words: setup.words.clone(), agents: open_agents(), budget: setup.budget }
+    let mut agents = open_agents();
+    for (name, settings) in &setup.switches.agents {
+        let policy = agents.by_name.entry(name.clone()).or_default();
+        policy.runtime = settings.switch().map(|switch| switch.runtime);
+    }
+    Rules { accounts, words: setup.words.clone(), agents, budget: setup.budget }
 }
 
 /// Rules by which everybody may talk to both agents.
 pub fn open_agents() -> AgentRules {
     let by_name = [AgentName::proxy(), AgentName::local()].map(|name| (name, AgentPolicy::default()));
-    AgentRules { by_name: by_name.into() }
+    AgentRules { by_name: by_name.into(), ..AgentRules::default() }
 }

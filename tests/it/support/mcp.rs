@@ -138,6 +138,7 @@ fn config(transport: McpTransport) -> McpServerConfig {
         include: None,
         exclude: Vec::new(),
         permissions: BTreeMap::new(),
+        origins: BTreeMap::new(),
     }
 }
 

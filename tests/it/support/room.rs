@@ -203,6 +203,19 @@ impl Room {
         self.chat.until(&format!("the room shows {words:?}"), found).await;
     }
 
+    /// Waits until we have sent this many messages here, and returns the last of them.
+    pub async fn has_messages(&self, count: usize) -> String {
+        let found = || Some(self.ours()).filter(|ours| ours.len() >= count).and_then(|mut ours| ours.pop());
+        self.chat.until(&format!("the room has {count} messages of ours"), found).await
+    }
+
+    /// A person sends a command, and reads the one message that answers it.
+    pub async fn is_answered(&self, who: &str, command: &str) -> String {
+        let count = self.ours().len();
+        self.says(who, command).await;
+        self.has_messages(count + 1).await
+    }
+
     /// The agent's asks here, oldest first.
     pub fn asked(&self) -> Vec<Asked> {
         let code =

@@ -17,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use talaria::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnswerForm,
     AnsweringAgent, Ask, AskChoice, AskOption, Attachment, AttemptKind, EndedSession, LearningTools,
-    NoteScope, OptionKind, PreparedTurn, PromptImage, PromptPart, RewindSupport, SessionMessage, TurnEnd,
-    TurnEvent, TurnOrigin,
+    NoteScope, OptionKind, PreparedTurn, PromptImage, PromptPart, ReviewRequest, ReviewResult, RewindSupport,
+    SessionMessage, TurnEnd, TurnEvent, TurnOrigin,
 };
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::time::Instant;
@@ -51,6 +51,8 @@ struct State {
     away: bool,
     /// Number of reachability checks.
     questions: usize,
+    /// Number of reviews that it was asked for.
+    reviews: usize,
     /// The answer to that comes once this is open.
     hesitates: Option<Gate>,
     /// The answer to that while it lets nobody in.
@@ -134,7 +136,9 @@ impl Scripted {
             rewind,
             resume: resumable,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
@@ -149,6 +153,16 @@ impl Scripted {
     pub fn with_models(self, models: &[&str]) -> Self {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
         Self { info: AgentInfo { models, ..self.info }, ..self }
+    }
+
+    /// Gives the agent tools to learn with. It has no model loop for reviews.
+    pub fn with_learning(self, learns: LearningTools) -> Self {
+        Self { info: AgentInfo { learns, ..self.info }, ..self }
+    }
+
+    /// How often it was asked to review a conversation.
+    pub fn reviews(&self) -> usize {
+        self.state().reviews
     }
 
     /// Adds a script for the next run.
@@ -371,6 +385,11 @@ impl Agent for Scripted {
         }
     }
 
+    fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {
+        self.state().reviews += 1;
+        Box::pin(async { Ok(ReviewResult::default()) })
+    }
+
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         let mut state = self.state();
         state.questions += 1;
@@ -394,7 +413,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An ask without a folder.
 pub fn ask(title: &str, detail: &str) -> Ask {
-    Ask { title: title.to_owned(), detail: detail.to_owned(), cwd: None, form: AnswerForm::default() }
+    let (title, detail, form) = (title.into(), detail.to_owned(), AnswerForm::default());
+    Ask { title, detail, cwd: None, reason: None, form }
 }
 
 /// An option of an ask.

@@ -1,7 +1,8 @@
 //! A scripted agent server on a bare socket: it sends exactly the bytes a test wants, and remembers every request.
 //!
-//! Answers to `POST …/chat/completions` are taken from a script in order; when it is empty the answer is `ok`. Each
-//! request is recorded before it is answered, so a test that sees an answer sees its request.
+//! Answers to `POST …/chat/completions` and `POST …/responses` are taken from a script in order; when it is empty the
+//! answer is `ok` in the first of these protocols. Each request is recorded before it is answered, so a test that sees an
+//! answer sees its request.
 
 mod answer;
 pub mod http;
@@ -22,6 +23,9 @@ pub use self::http::Request;
 
 /// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Endings of the paths to which prompts are sent.
+const PROMPTS: [&str; 2] = ["/chat/completions", "/responses"];
 
 /// The server. Dropping it ends it with all of its connections.
 pub struct Upstream {
@@ -103,6 +107,11 @@ impl Upstream {
         self
     }
 
+    /// Drops the answers that are left in the script.
+    pub fn forgets_answers(&self) {
+        self.shared.script.lock().clear();
+    }
+
     /// Answers every prompt by what it says, when the script is empty.
     pub fn answers_by(&self, responder: fn(&Request) -> Answer) -> &Self {
         *self.shared.responder.lock() = responder;
@@ -123,7 +132,14 @@ impl Upstream {
 
     /// Every prompt so far.
     pub fn prompts(&self) -> Vec<Request> {
-        self.requests_to("/chat/completions")
+        self.shared
+            .seen
+            .borrow()
+            .requests
+            .iter()
+            .filter(|request| is_prompt(&request.path))
+            .cloned()
+            .collect()
     }
 
     /// The only prompt so far.
@@ -162,17 +178,20 @@ impl Upstream {
 
     /// Waits until this many prompts have come.
     pub async fn has_prompts(&self, count: usize) {
-        self.has_requests("/chat/completions", count).await;
+        self.has(count, "a prompt", |request| is_prompt(&request.path)).await;
     }
 
     /// Waits until this many requests have come to a path with this ending.
     pub async fn has_requests(&self, path: &str, count: usize) {
+        self.has(count, path, |request| request.path.ends_with(path)).await;
+    }
+
+    async fn has(&self, count: usize, what: &str, is_meant: impl Fn(&Request) -> bool) {
         let mut seen = self.shared.seen.subscribe();
-        let came = seen.wait_for(|seen| {
-            seen.requests.iter().filter(|request| request.path.ends_with(path)).count() >= count
-        });
+        let came =
+            seen.wait_for(|seen| seen.requests.iter().filter(|request| is_meant(request)).count() >= count);
         let came = tokio::time::timeout(PATIENCE, came).await;
-        came.unwrap_or_else(|_| panic!("a request to {path} should have come")).unwrap();
+        came.unwrap_or_else(|_| panic!("{count} requests should have come: {what}")).unwrap();
     }
 }
 
@@ -246,7 +265,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     while let Some(request) = http::read(&mut stream).await {
         let path = request.path.clone();
         shared.seen.send_modify(|seen| seen.requests.push(request.clone()));
-        let answer = if path.ends_with("/chat/completions") {
+        let answer = if is_prompt(&path) {
             let scripted = shared.script.lock().pop_front();
             scripted.unwrap_or_else(|| (*shared.responder.lock())(&request))
         } else if path.ends_with("/v1/capabilities") {
@@ -270,6 +289,10 @@ impl Shared {
             None => Answer::status(200, "{}"),
         }
     }
+}
+
+fn is_prompt(path: &str) -> bool {
+    PROMPTS.iter().any(|end| path.ends_with(end))
 }
 
 /// Reads a body that must be JSON.

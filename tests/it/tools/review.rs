@@ -14,19 +14,19 @@ use crate::support::served::{Served, settings};
 use crate::support::upstream::{Answer, Request, Upstream};
 
 /// The line of a room in which a note was written.
-const NOTED: &str = "(I noted something for later; /memory shows it.)";
+pub const NOTED: &str = "(I noted something for later; /memory shows it.)";
 
 fn at(memory: u32, skills: u32) -> Setup {
     Setup { review: ReviewConfig { memory, skills, agent: None }, ..Setup::default() }
 }
 
 /// Whether a request is one of a review.
-fn is_review(request: &Request) -> bool {
+pub fn is_review(request: &Request) -> bool {
     system(request).starts_with("You look over a conversation")
 }
 
 /// Every request so far: `R` is one of a review, `q` any other.
-fn order(upstream: &Upstream) -> String {
+pub fn order(upstream: &Upstream) -> String {
     upstream.prompts().iter().map(|prompt| if is_review(prompt) { 'R' } else { 'q' }).collect()
 }
 
@@ -39,7 +39,7 @@ async fn asks(gateway: &TestGateway, upstream: &Upstream, words: &str) {
 }
 
 /// A call of the tool `memory` that adds a note.
-fn notes(text: &str) -> Answer {
+pub fn notes(text: &str) -> Answer {
     calls("", &[("n", "memory", &json!({ "action": "add", "text": text }).to_string())])
 }
 

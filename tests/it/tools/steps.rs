@@ -1,12 +1,14 @@
 //! A tool call is a step on every surface, with a line about its subject.
 
 use serde_json::{Value, json};
+use talaria::config::StepsSetting;
 
-use super::support::{ScriptedTool, ToolScript, agent_with, calls};
+use super::support::{ScriptedTool, ToolScript, agent_with, calls, model_agent};
+use crate::support::gateway::{Setup, TestGateway};
 use crate::support::relay::relay;
 use crate::support::served::{KEY, Served, json, settings};
 use crate::support::stream::{Event, Stream};
-use crate::support::upstream::{Answer, Upstream};
+use crate::support::upstream::{Answer, Gate, Upstream, delta};
 
 /// A server whose agent looks at `src` when it is asked.
 async fn looking(upstream: &Upstream, look: &ScriptedTool) -> Served {
@@ -36,6 +38,29 @@ async fn a_room_shows_the_tool_and_its_subject_while_it_runs() {
     look.gate.add_permits(1);
     gateway.room().shows("There are 42.").await;
     assert!(!gateway.room().now().contains("⚙️"));
+}
+
+#[tokio::test]
+async fn a_room_may_be_shown_the_name_only_or_nothing() {
+    for (steps, line) in [(StepsSetting::Name, "⚙️ look…"), (StepsSetting::Hidden, "")] {
+        let upstream = Upstream::plain().await;
+        let look = ScriptedTool::new("look", ToolScript::Waits("42 files"));
+        let agent = model_agent(&upstream, &[&look], |_| {});
+        let gateway = TestGateway::with(Setup { agent: Some(agent), steps, ..Setup::default() }).await;
+        looks(&upstream);
+        gateway.room().says("@ann", "how many?").await;
+        gateway.room().shows("Let me look.").await;
+        if !line.is_empty() {
+            gateway.room().shows(line).await;
+        }
+        look.gate.add_permits(1);
+        gateway.room().shows("There are 42.").await;
+        let ever_shown = gateway.room().history_of_first().join("\n");
+        assert!(
+            !ever_shown.contains("src") && (line.is_empty() != ever_shown.contains("⚙️")),
+            "{ever_shown}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -112,17 +137,32 @@ async fn a_response_has_the_call_as_an_item() {
     assert!(items.contains(&json!(["mcp_call", "look", "completed"])), "{items:?}");
 }
 
-/// A remote agent's summary of the arguments may hold anything that it saw.
 #[tokio::test]
-async fn a_relay_shows_the_name_of_a_remote_tool_and_not_its_label() {
+async fn a_relay_shows_the_subject_of_a_tool_at_our_own_server() {
     let upstream = Upstream::plain().await;
     let look = ScriptedTool::new("look", ToolScript::Waits("42 files"));
     let served = looking(&upstream, &look).await;
     looks(&upstream);
     let relay = relay(&format!("http://{}", served.address), Some(KEY)).await;
     relay.room().says("@ann", "how many?").await;
-    relay.room().shows("⚙️ look…").await;
-    assert!(!relay.room().now().contains("src"), "{}", relay.room().now());
+    relay.room().shows("⚙️ look: `src`").await;
     look.gate.add_permits(1);
     relay.room().shows("There are 42.").await;
+}
+
+/// A foreign agent's summary of the arguments may hold anything that it saw.
+#[tokio::test]
+async fn a_relay_shows_only_the_name_of_a_tool_at_any_other_server() {
+    let upstream = Upstream::plain().await;
+    let tool = json!({ "tool": "look", "label": "TOP-SECRET.txt", "toolCallId": "1", "status": "running" });
+    let begun = format!("event: hermes.tool.progress\ndata: {tool}\n\n");
+    let gate = Gate::new();
+    upstream
+        .answers(Answer::stream().sends(begun).waits(&gate).sends(delta("42.") + "data: [DONE]\n\n").ends());
+    let relay = relay(&upstream.url(), None).await;
+    relay.room().says("@ann", "how many?").await;
+    relay.room().shows("⚙️ look…").await;
+    assert!(!relay.room().now().contains("TOP-SECRET"), "{}", relay.room().now());
+    gate.open();
+    relay.room().shows("bot   42.").await;
 }

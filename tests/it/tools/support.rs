@@ -81,7 +81,7 @@ impl AgentTool for ScriptedTool {
                 ToolScript::Asks => {
                     let detail = self.subject(call.arguments);
                     let form = AnswerForm::default();
-                    let ask = Ask { title: "Run a command".to_owned(), detail, cwd: None, form };
+                    let ask = Ask { title: "Run a command".into(), detail, cwd: None, reason: None, form };
                     approve(&call, ask, "It").await.map(|()| "it ran".to_owned())
                 }
                 ToolScript::Panics => panic!("as the test wants it"),
@@ -155,6 +155,7 @@ pub async fn agent_with_servers<'a>(
             terminal: services.terminal.clone(),
             hidden: services.hidden.clone(),
             command_slots: services.command_slots.clone(),
+            codex: services.codex.clone(),
         };
         let tools = AgentTools::new(&config, &services).unwrap();
         AgentTable::new(AgentName::proxy(), Arc::new(ModelAgent::new(config.clone(), tools).unwrap()))

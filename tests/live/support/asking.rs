@@ -73,6 +73,7 @@ impl Asking {
             display: DisplaySettings { steps: true, edits: 100, reactions: false },
             live: LiveRules::new(config.rules.clone()),
             skills: None,
+            switches: talaria::agents::runtime_switch::SwitchTable::default(),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
         Self { _gateway: gateway, _store: store, _folder: folder, agent }
@@ -98,7 +99,9 @@ impl Agent for Asker {
             rewind: RewindSupport::Possible,
             resume: false,
             learns: LearningTools::default(),
+            reviews: LearningTools::default(),
             fallback: None,
+            runtime: None,
             models: Vec::new(),
         }
     }
@@ -116,9 +119,10 @@ impl Agent for Asker {
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
             let ask = Ask {
-                title: "run a command".to_owned(),
+                title: "run a command".into(),
                 detail: ACTION.to_owned(),
                 cwd: None,
+                reason: None,
                 form: AnswerForm::default(),
             };
             let choice = tokio::select! {

@@ -1,4 +1,5 @@
-//! Servers of npm: `server-everything` over both transports, and `server-filesystem`.
+//! Servers of npm: `server-everything` over both transports, and `server-filesystem`. Also the package that they are made
+//! with, as a client.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use talaria::config::{McpServerConfig, ToolPermission};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
+use super::{CALLED, client, output_of};
 use crate::it::mcp::{McpScene, http, names, permits, stdio};
 use crate::it::person::Person;
 use crate::parts;
@@ -129,4 +131,11 @@ async fn server_filesystem_reads_below_its_folder_and_says_no_elsewhere() {
     let outside = scene.calls("read_text_file", json!({ "path": "/etc/passwd" })).await;
     assert!(matches!(&outside, Err(ToolFailure::Failed(words)) if words.contains("denied")), "{outside:?}");
     scene.ends().await;
+}
+
+#[tokio::test]
+async fn the_package_sdk_calls_tools_of_a_gateway() {
+    let mut node = std::process::Command::new("node");
+    node.arg(client("mcp_client.mjs")).arg(parts::mcp_sdk());
+    assert_eq!(output_of(&mut node).await, CALLED);
 }

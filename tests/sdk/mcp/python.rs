@@ -1,8 +1,11 @@
-//! A server of PyPI: `mcp-server-time`.
+//! A server of PyPI, `mcp-server-time`, and the package `mcp` as a client.
+
+use std::process::Command;
 
 use serde_json::json;
 use talaria::agents::tools::ToolFailure;
 
+use super::{CALLED, client, output_of};
 use crate::it::mcp::{McpScene, names, stdio};
 use crate::parts;
 
@@ -17,4 +20,10 @@ async fn mcp_server_time_tells_the_time() {
     let wrong = scene.calls("get_current_time", json!({ "timezone": "Nowhere/Atlantis" })).await;
     assert!(matches!(wrong, Err(ToolFailure::Failed(_))), "{wrong:?}");
     scene.ends().await;
+}
+
+#[tokio::test]
+async fn the_package_mcp_calls_tools_of_a_gateway() {
+    let python = parts::venv_of("mcp-time").join("bin/python");
+    assert_eq!(output_of(Command::new(python).arg(client("mcp_client.py"))).await, CALLED);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::agent::AgentTurn;
-use crate::agents::tools::call_fixture::{ScriptedPerson, turn_in};
+use crate::agents::tools::call_fixture::{ScriptedPerson, temporary_store, turn_in};
 
 fn turn(notes: Option<NoteScope>) -> AgentTurn {
     AgentTurn { notes, ..turn_in("s") }
@@ -11,8 +11,7 @@ fn person(person: &str) -> NoteScope {
 }
 
 fn tool() -> (tempfile::TempDir, MemoryTool) {
-    let folder = tempfile::tempdir().unwrap();
-    let (store, _threads) = Store::open(&folder.path().join("talaria.db")).unwrap();
+    let (folder, store) = temporary_store();
     (folder, MemoryTool::new(store))
 }
 

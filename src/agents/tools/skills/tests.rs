@@ -97,7 +97,7 @@ async fn a_skill_is_written_when_a_person_has_seen_all_of_it() {
     assert!(list.contains("- tidy-up (learned): How to \"tidy\": all\n"), "{list}");
     let again = call_with(&tool, &draft(), "s", &person).await.unwrap();
     assert_eq!(again, "The skill `tidy-up` is replaced.");
-    assert!(person.asked.lock()[1].title.starts_with("replace the skill tidy-up"));
+    assert!(person.asked.lock()[1].title.to_string().starts_with("replace the skill tidy-up"));
     let of_operator = json!({ "action": "write", "name": "deploy", "description": "d", "body": "b" });
     assert!(matches!(call_with(&tool, &of_operator, "s", &person).await, Err(ToolFailure::Failed(_))));
     assert_eq!(person.asked.lock().len(), 2, "nobody is asked in vain");

@@ -84,7 +84,7 @@ fn equal_commands_make_equal_asks_and_only_without_a_sandbox_they_say_so() {
     let plain = ask(bwrap(), json!({ "command": "make  test\n" }));
     assert_eq!(plain.detail, "make  test\n");
     assert_eq!(plain.cwd.as_deref(), folder.path().canonicalize().unwrap().to_str());
-    assert!(plain.form.is_approval() && !plain.title.contains("not sandboxed"));
+    assert!(plain.form.is_approval() && !plain.title.to_string().contains("not sandboxed"));
     assert_eq!(
         plain,
         ask(bwrap(), json!({ "timeout_secs": 3, "cwd": "deep/..", "command": "make  test\n" }))
@@ -93,7 +93,7 @@ fn equal_commands_make_equal_asks_and_only_without_a_sandbox_they_say_so() {
     assert_ne!(plain, ask(bwrap(), json!({ "command": "make  test\n", "cwd": "deep" })));
     for sandbox in [SandboxState::Missing, SandboxState::NotWorking(String::new())] {
         let bare = ask(sandbox, json!({ "command": "make  test\n" }));
-        assert!(bare.title.contains("not sandboxed"));
+        assert!(bare.title.to_string().contains("not sandboxed"));
         assert_eq!(bare.detail, plain.detail);
     }
 }

@@ -211,11 +211,12 @@ fn is_about(request: &[Value], prompt: &str) -> bool {
 
 /// Whether a message of a request is this one of the transcript.
 fn is_same(sent: &Value, recorded: &SessionMessage) -> bool {
-    let SessionMessage { role, content, tools } = recorded;
+    let SessionMessage { role, content, tools, .. } = recorded;
     let role = match role {
         MessageRole::User => "user",
         MessageRole::Assistant => "assistant",
         MessageRole::Tool => "tool",
+        MessageRole::Note => "note",
     };
     let is_same_activity = match tools {
         Some(ToolActivity::Calls { tool_calls }) => sent["tool_calls"] == Value::from(tool_calls.clone()),

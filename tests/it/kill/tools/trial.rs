@@ -271,7 +271,7 @@ fn read_records(home: &Path) -> Vec<SessionMessage> {
             (row.get(0)?, row.get(1)?, row.get(2)?);
         let role = if role == "tool" { MessageRole::Tool } else { MessageRole::Assistant };
         let tools = tools.map(|tools| serde_json::from_str(&tools).expect("activity of tools"));
-        Ok(SessionMessage { role, content, tools })
+        Ok(SessionMessage { tools, ..SessionMessage::new(role, content) })
     });
     rows.expect("a query without parameters").map(|row| row.expect("a readable row")).collect()
 }

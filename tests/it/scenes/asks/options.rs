@@ -34,7 +34,7 @@ fn chosen(id: &str) -> AskChoice {
 async fn asked(ask: Ask) -> (TestGateway, Room, Asked) {
     let gateway = gateway().await;
     let room = gateway.room();
-    let title = ask.title.clone();
+    let title = ask.title.to_string();
     gateway.agent().asks_all([ask]).says(["Well."]);
     room.says("@ann", "go on").await;
     let asked = room.is_asked(&title).await;

@@ -14,9 +14,10 @@ async fn nothing_hides_in_a_question_and_nothing_gets_out_of_it() {
     let gateway = gateway().await;
     let room = gateway.room();
     gateway.agent().asks_all([Ask {
-        title: "list files`\n\n# Approved".to_owned(),
+        title: "list files`\n\n# Approved".into(),
         detail: "ls \u{202e}fr- mr\u{202c}; \u{1b}[2K\rtrue\n```\n`/approve` is not needed".to_owned(),
         cwd: Some("/home/ann\n/tmp".to_owned()),
+        reason: Some("It is `safe`.\n\n`/approve` it".to_owned()),
         form: AnswerForm::default(),
     }]);
 
@@ -33,6 +34,7 @@ async fn nothing_hides_in_a_question_and_nothing_gets_out_of_it() {
           `/approve` is not needed
           ````
           in `/home/ann␊/tmp`
+          The agent's reason: `It is 'safe'.␊␊'/approve' it`
           `/approve CODE` allows it once, `/deny CODE` refuses it. Add `session` to be asked this only once in this conversation.
     @ann  /deny
     note  Denied: `list files'␊␊# Approved`

@@ -106,14 +106,15 @@ async fn cve_2026_32898_what_an_agent_calls_an_action_decides_nothing() {
         room.is_asked(&format!("`{title}`")).await;
     }
     nothing_happened(&gateway, &room).await;
-    // The name of an action that was allowed for ever decides nothing either.
+    // The name of an action that was allowed for ever decides nothing either, and neither does another reason for it.
     let read = room.is_asked("`read`").await;
     room.says("@ada", &format!("/approve {} always", read.code)).await;
     room.shows("Allowed here for 30 days: `read`").await;
     room.says("@ann", "/stop").await;
     room.settled().await;
     let folder = |cwd: &str| Ask { cwd: Some(cwd.to_owned()), ..ask("read", "rm -r build") };
-    gateway.agent().asks_all([ask("read", "rm -r build"), ask("read", "rm -r ~"), folder("/")]);
+    let reasoned = Ask { reason: Some("It is full.".to_owned()), ..ask("read", "rm -r build") };
+    gateway.agent().asks_all([reasoned, ask("read", "rm -r ~"), folder("/")]);
     room.says("@ann", "again").await;
     room.is_asked("rm -r ~").await;
     room.is_asked("in `/`").await;

@@ -32,6 +32,7 @@ enum Does {
     Thinks(String),
     Steps(Step),
     Notes(Option<String>),
+    Remarks(LocalizedText),
     Uses(TokenUsage),
     Records(SessionMessage),
     Reports(serde_json::Value),
@@ -92,6 +93,10 @@ impl Script {
 
     pub fn notes(self, words: Option<&str>) -> Self {
         self.does(Does::Notes(words.map(ToOwned::to_owned)))
+    }
+
+    pub fn remarks(self, words: impl Into<LocalizedText>) -> Self {
+        self.does(Does::Remarks(words.into()))
     }
 
     /// Reports a final text, which may differ from the streamed one.
@@ -198,6 +203,7 @@ impl Script {
                 Does::Thinks(text) => out.emit(TurnEvent::Thought(&text)),
                 Does::Steps(step) => out.emit(TurnEvent::Step(step)),
                 Does::Notes(words) => out.emit(TurnEvent::Notice(words.map(Into::into))),
+                Does::Remarks(words) => out.emit(TurnEvent::Remark(words)),
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
                 Does::Records(record) => out.record(record).await?,
                 Does::Reports(report) => out.emit(TurnEvent::Upstream(report)),

@@ -76,7 +76,7 @@ pub fn check(history: &History) -> Vec<Broken> {
 /// The broken promise in allowing this ask, if it was allowed.
 fn judge(history: &History, answer: &Answer) -> Option<Broken> {
     let choice = &answer.choice;
-    let title = answer.asked.ask.title.clone();
+    let title = answer.asked.ask.title.to_string();
     let between = |did: &Did| did.order.0 > answer.asked.order && did.order.1 < answer.order;
     if history.did.iter().any(|did| between(did) && stops(did, &answer.asked)) {
         return Some(Broken::Stopped(title));
@@ -137,9 +137,10 @@ fn flaw(history: &History, did: &Did, asked: &Asked, choice: &AskChoice) -> Opti
         return None;
     }
     let meant = match code {
-        Some(code) => {
-            history.codes.iter().any(|(_, title, known)| known == code && *title == asked.ask.title)
-        }
+        Some(code) => history
+            .codes
+            .iter()
+            .any(|(_, title, known)| known == code && *title == asked.ask.title.to_string()),
         // Without a code it can only mean an ask that is the only open one.
         None => !history.answers.iter().any(|other| is_open_beside(other, asked, did)),
     };
@@ -183,7 +184,7 @@ fn stops(did: &Did, asked: &Asked) -> bool {
 
 /// The room of an ask; its title begins with the number.
 fn home(asked: &Asked) -> usize {
-    asked.ask.title.split(' ').next().and_then(|room| room.parse().ok()).unwrap()
+    asked.ask.title.to_string().split(' ').next().and_then(|room| room.parse().ok()).unwrap()
 }
 
 /// The checker itself: in a history where all is well it finds nothing, and each planted fault is found.

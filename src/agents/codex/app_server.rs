@@ -1,0 +1,246 @@
+//! The codex process of one agent: started when a turn needs it, shared by all turns, ended when nobody has used it for
+//! a while, and started again after it died.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use serde_json::json;
+use talaria_platform::{Backoff, CancellationToken};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::account::AccountState;
+use super::link::CodexLink;
+use super::servers::CodexServers;
+use super::start::{self, StartError};
+use super::wire::EffectivePolicy;
+use crate::agents::jsonrpc::{ProcessFailure, RpcIncoming};
+use crate::config::CodexConfig;
+
+/// Shortest and longest pause before a start, if the start or the process before it failed.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+
+/// Time limit of the question whether commands still run, before an idle process is ended.
+const LAST_LOOK: Duration = Duration::from_secs(5);
+
+/// The codex process of one agent.
+pub struct AppServer {
+    shared: Arc<ServerShared>,
+}
+
+struct ServerShared {
+    config: CodexConfig,
+    servers: Arc<CodexServers>,
+    /// Held while the process is started, so that it is started once.
+    starting: tokio::sync::Mutex<()>,
+    state: Mutex<ServerState>,
+    account: Arc<Mutex<AccountState>>,
+    /// Fired when the agent is dropped, or the gateway ends.
+    stop: CancellationToken,
+}
+
+struct ServerState {
+    link: Option<Arc<CodexLink>>,
+    /// Turns that use the link.
+    users: watch::Sender<usize>,
+    backoff: Backoff,
+    /// No process is started before this moment.
+    not_before: Option<Instant>,
+    /// The rules of the thread that was opened last.
+    policy: Option<EffectivePolicy>,
+}
+
+/// The use of a running process by one turn. The process is not ended for idleness before it is dropped.
+pub struct LinkUse {
+    /// The process.
+    pub link: Arc<CodexLink>,
+    users: watch::Sender<usize>,
+}
+
+impl Drop for LinkUse {
+    fn drop(&mut self) {
+        self.users.send_modify(|users| *users = users.saturating_sub(1));
+    }
+}
+
+impl AppServer {
+    /// A server for this configuration. Starts nothing.
+    pub fn new(config: CodexConfig, servers: Arc<CodexServers>) -> Self {
+        let stop = servers.stop_token();
+        let state = ServerState {
+            link: None,
+            users: watch::Sender::new(0),
+            backoff: Backoff::between(PAUSES.0, PAUSES.1),
+            not_before: None,
+            policy: None,
+        };
+        let shared = ServerShared {
+            config,
+            servers,
+            starting: tokio::sync::Mutex::default(),
+            state: Mutex::new(state),
+            account: Arc::default(),
+            stop,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The running process; it is started if there is none. May be dropped at any time, which ends a process that is
+    /// being started.
+    pub async fn connect(&self) -> Result<LinkUse, StartError> {
+        let shared = &self.shared;
+        if let Some(used) = shared.use_link() {
+            return Ok(used);
+        }
+        let _starting = shared.starting.lock().await;
+        if let Some(used) = shared.use_link() {
+            return Ok(used);
+        }
+        let not_before = shared.state.lock().not_before;
+        if let Some(moment) = not_before {
+            tokio::time::sleep_until(moment).await;
+        }
+        if shared.stop.is_cancelled() {
+            return Err(StartError::Ending);
+        }
+        let started = tokio::select! {
+            started = start::start(&shared.config, &shared.servers, &shared.account) => started,
+            () = shared.stop.cancelled() => Err(StartError::Ending),
+        };
+        match started {
+            Ok((link, incoming)) => Ok(shared.clone().adopt(link, incoming)),
+            Err(error) => {
+                shared.postpone();
+                Err(error)
+            }
+        }
+    }
+
+    /// The running process, if there is one.
+    pub fn running(&self) -> Option<Arc<CodexLink>> {
+        self.shared.state.lock().link.clone()
+    }
+
+    /// Notes that a turn went well: the next start need not wait.
+    pub fn worked(&self) {
+        let mut state = self.shared.state.lock();
+        state.backoff.reset();
+        state.not_before = None;
+    }
+
+    /// The account and its limits, as far as codex has told them.
+    pub fn account(&self) -> AccountState {
+        self.shared.account.lock().clone()
+    }
+
+    /// Notes the rules of a thread, for operators.
+    pub fn note_policy(&self, policy: &EffectivePolicy) {
+        self.shared.state.lock().policy = Some(policy.clone());
+    }
+
+    /// The rules of the thread that was opened last, if any was.
+    pub fn policy(&self) -> Option<EffectivePolicy> {
+        self.shared.state.lock().policy.clone()
+    }
+}
+
+impl Drop for AppServer {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+impl ServerShared {
+    /// The use of the running process, if there is one.
+    fn use_link(&self) -> Option<LinkUse> {
+        let state = self.state.lock();
+        let link = state.link.clone().filter(|link| !link.rpc().is_gone())?;
+        state.users.send_modify(|users| *users += 1);
+        Some(LinkUse { link, users: state.users.clone() })
+    }
+
+    /// Takes over a process that was started.
+    fn adopt(self: Arc<Self>, link: Arc<CodexLink>, incoming: RpcIncoming) -> LinkUse {
+        let users = watch::Sender::new(1);
+        {
+            let mut state = self.state.lock();
+            state.link = Some(link.clone());
+            state.users = users.clone();
+        }
+        let servers = self.servers.clone();
+        servers.spawn("codex-router", link.clone().route(incoming));
+        servers.spawn("codex-account", link.clone().follow_account());
+        servers.spawn("codex", self.supervise(link.clone(), users.subscribe()));
+        LinkUse { link, users }
+    }
+
+    /// Ends the process in order when its time has come, and notes its death.
+    async fn supervise(self: Arc<Self>, link: Arc<CodexLink>, mut users: watch::Receiver<usize>) {
+        loop {
+            tokio::select! {
+                failure = link.rpc().gone() => return self.died(&link, &failure),
+                () = self.stop.cancelled() => break,
+                () = unused_for(&mut users, self.config.idle) => {
+                    if has_commands(&link).await {
+                        // Their output is still wanted. The time begins anew.
+                        continue;
+                    }
+                    let mut state = self.state.lock();
+                    if *users.borrow() == 0 {
+                        state.link = None;
+                        break;
+                    }
+                }
+            }
+        }
+        let exit = link.rpc().end().await;
+        tracing::info!(code = exit.code, "codex has ended");
+        self.forget(&link);
+    }
+
+    fn died(&self, link: &Arc<CodexLink>, failure: &ProcessFailure) {
+        tracing::error!(%failure, "codex ended by itself");
+        self.forget(link);
+        self.postpone();
+    }
+
+    fn forget(&self, link: &Arc<CodexLink>) {
+        let mut state = self.state.lock();
+        if state.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+            state.link = None;
+        }
+    }
+
+    /// Lets the next start wait, longer each time.
+    fn postpone(&self) {
+        let mut state = self.state.lock();
+        let pause = state.backoff.advance();
+        state.not_before = Some(Instant::now() + pause);
+    }
+}
+
+/// Resolves when nobody has used the process for this long.
+async fn unused_for(users: &mut watch::Receiver<usize>, idle: Duration) {
+    loop {
+        if users.wait_for(|users| *users == 0).await.is_err() {
+            return;
+        }
+        let used_again = users.wait_for(|users| *users > 0);
+        match tokio::time::timeout(idle, used_again).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+/// Whether a command that a turn left behind still runs in any thread. An older codex cannot tell.
+async fn has_commands(link: &Arc<CodexLink>) -> bool {
+    let look = link.thread_ids().into_iter().map(|thread| async move {
+        let params = json!({ "threadId": thread });
+        let answer = link.rpc().call("thread/backgroundTerminals/list", params, LAST_LOOK).await;
+        answer.is_ok_and(|answer| answer.result["data"].as_array().is_some_and(|list| !list.is_empty()))
+    });
+    join_all(look).await.contains(&true)
+}

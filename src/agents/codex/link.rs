@@ -1,0 +1,252 @@
+//! A codex process that runs: its connection, the threads that are loaded in it, and the way from its messages to the
+//! turns.
+//!
+//! One task, the router, takes all messages in their order. It notes what they say about threads, and passes each to the
+//! turn that owns the thread. A request that no turn owns is refused at once, so that codex never waits for nobody and
+//! nothing is ever allowed by accident.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+
+use super::account::AccountState;
+use super::loaded_thread::{ActiveTurn, LoadedThread};
+use super::turn_queue::{QueueEnd, TurnQueue};
+use super::wire;
+use crate::agents::jsonrpc::{IncomingMessage, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming};
+
+/// Time limit of a call that codex answers from memory or from a small file. Calls usually take a few milliseconds; a
+/// machine under load may take seconds.
+pub const CALL: Duration = Duration::from_secs(30);
+
+/// Time limit of `turn/interrupt`. Codex answers in some milliseconds, or never.
+const INTERRUPT_CALL: Duration = Duration::from_secs(3);
+
+/// Longest wait for the end of an interrupted turn.
+const INTERRUPT_WAIT: Duration = Duration::from_secs(5);
+
+/// Threads that are remembered as loaded. Beyond it one is forgotten, and resumed when it is needed.
+const LOADED: usize = 1024;
+
+/// Code of our answer to a request that no turn owns.
+const NO_TURN: i64 = -32_600;
+
+/// A codex process that runs.
+#[derive(Debug)]
+pub struct CodexLink {
+    rpc: RpcClient,
+    /// Version of codex, if it told one.
+    pub version: Option<(u64, u64, u64)>,
+    routes: Mutex<HashMap<String, Arc<TurnQueue>>>,
+    threads: Mutex<HashMap<String, LoadedThread>>,
+    /// Changes with each news about a thread.
+    news: watch::Sender<u64>,
+    /// The account and its limits, as codex reports them. Shared with the server, which outlives the process.
+    account: Arc<Mutex<AccountState>>,
+    /// Told when codex says that its account has changed.
+    account_news: Notify,
+}
+
+/// The right of a turn to the messages of a thread. Ends when it is dropped.
+pub struct ThreadRoute {
+    link: Arc<CodexLink>,
+    thread: String,
+    /// Messages of the thread.
+    pub queue: Arc<TurnQueue>,
+}
+
+impl Drop for ThreadRoute {
+    fn drop(&mut self) {
+        self.link.routes.lock().remove(&self.thread);
+    }
+}
+
+impl CodexLink {
+    /// A link over a connection that has been initialized.
+    pub fn new(
+        rpc: RpcClient,
+        version: Option<(u64, u64, u64)>,
+        account: Arc<Mutex<AccountState>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            rpc,
+            version,
+            routes: Mutex::default(),
+            threads: Mutex::default(),
+            news: watch::Sender::new(0),
+            account,
+            account_news: Notify::new(),
+        })
+    }
+
+    /// The connection.
+    pub fn rpc(&self) -> &RpcClient {
+        &self.rpc
+    }
+
+    /// Calls a method within the usual time.
+    pub async fn call(&self, method: &str, params: Value) -> Result<RpcAnswer, RpcError> {
+        self.rpc.call(method, params, CALL).await
+    }
+
+    /// Learns the account now, and whenever codex says that it has changed. Ends with the process.
+    pub async fn follow_account(self: Arc<Self>) {
+        loop {
+            match self.call("account/read", json!({})).await {
+                Ok(answer) => self.account.lock().read_account(&answer.result),
+                Err(RpcError::Gone(_)) => return,
+                Err(error) => tracing::debug!(%error, "codex does not tell its account"),
+            }
+            tokio::select! {
+                () = self.account_news.notified() => {}
+                _ = self.rpc.gone() => return,
+            }
+        }
+    }
+
+    /// Takes all messages until the process is gone, and then tells every turn.
+    pub async fn route(self: Arc<Self>, mut incoming: RpcIncoming) {
+        while let Some(message) = incoming.next().await {
+            self.observe(&message);
+            self.deliver(message).await;
+        }
+        let failure = self.rpc.gone().await;
+        let queues: Vec<_> = self.routes.lock().values().cloned().collect();
+        queues.iter().for_each(|queue| queue.end(QueueEnd::Gone(failure.clone())));
+        self.threads.lock().clear();
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    async fn deliver(&self, message: IncomingMessage) {
+        let queue =
+            wire::thread_of(&message.params).and_then(|thread| self.routes.lock().get(thread).cloned());
+        let request = message.request.clone();
+        let method = message.method.clone();
+        let taken = match queue {
+            Some(queue) => queue.push(message).await,
+            None => {
+                tracing::debug!(method, "a message of codex belongs to no turn");
+                false
+            }
+        };
+        if let Some(request) = request.filter(|_| !taken) {
+            tracing::warn!(method, "a request of codex belongs to no turn and is refused");
+            let refusal = RpcFault::new(NO_TURN, "no turn of the client waits for this");
+            if let Err(error) = self.rpc.reply(request, Err(refusal)).await {
+                tracing::debug!(%error, "the refusal was not sent");
+            }
+        }
+    }
+
+    /// Notes what a message says about its thread.
+    fn observe(&self, message: &IncomingMessage) {
+        let params = &message.params;
+        match message.method.as_str() {
+            "account/rateLimits/updated" => return self.account.lock().update_limits(params),
+            "account/updated" => return self.account_news.notify_one(),
+            _ => {}
+        }
+        let Some(thread) = wire::thread_of(params) else { return };
+        let mut threads = self.threads.lock();
+        let Some(state) = threads.get_mut(thread) else { return };
+        match message.method.as_str() {
+            "turn/started" => state.begin_turn(params["turn"]["id"].as_str()),
+            "turn/completed" => state.active = None,
+            "thread/status/changed" if params["status"]["type"] == "idle" => state.active = None,
+            "item/completed" if params["item"]["type"] == "contextCompaction" => state.epoch += 1,
+            // An older one is about the thread before it was opened anew.
+            "thread/closed" | "thread/archived" | "thread/deleted" if message.position >= state.since => {
+                threads.remove(thread);
+            }
+            _ => return,
+        }
+        drop(threads);
+        self.news.send_modify(|count| *count += 1);
+    }
+
+    /// Takes the messages of a thread for a turn. `None` if another turn has them.
+    pub fn attach(self: &Arc<Self>, thread: &str) -> Option<ThreadRoute> {
+        let mut routes = self.routes.lock();
+        if routes.contains_key(thread) {
+            return None;
+        }
+        let queue = Arc::new(TurnQueue::default());
+        routes.insert(thread.to_owned(), queue.clone());
+        Some(ThreadRoute { link: self.clone(), thread: thread.to_owned(), queue })
+    }
+
+    /// Remembers that a thread is loaded.
+    pub fn add_thread(&self, thread: &str, loaded: LoadedThread) {
+        let mut threads = self.threads.lock();
+        if threads.len() >= LOADED
+            && let Some(old) =
+                threads.iter().find(|(_, state)| state.active.is_none()).map(|(id, _)| id.clone())
+        {
+            threads.remove(&old);
+        }
+        threads.insert(thread.to_owned(), loaded);
+    }
+
+    /// Forgets that a thread is loaded.
+    pub fn remove_thread(&self, thread: &str) {
+        self.threads.lock().remove(thread);
+    }
+
+    /// The state of a thread, if it is loaded.
+    pub fn thread(&self, thread: &str) -> Option<LoadedThread> {
+        self.threads.lock().get(thread).cloned()
+    }
+
+    /// Changes the state of a thread, if it is loaded.
+    pub fn change_thread(&self, thread: &str, change: impl FnOnce(&mut LoadedThread)) {
+        if let Some(state) = self.threads.lock().get_mut(thread) {
+            change(state);
+        }
+    }
+
+    /// Ids of the loaded threads.
+    pub fn thread_ids(&self) -> Vec<String> {
+        self.threads.lock().keys().cloned().collect()
+    }
+
+    /// Waits until no turn runs in a thread. Returns at once if the thread is not loaded, or the process is gone.
+    pub async fn idle(&self, thread: &str) {
+        let mut news = self.news.subscribe();
+        while self.thread(thread).is_some_and(|state| state.active.is_some()) && !self.rpc.is_gone() {
+            if news.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the turn that runs in a thread, and waits for that. A codex that does not obey is ended itself, with all its
+    /// turns: nobody knows what it is doing.
+    pub async fn interrupt(&self, thread: &str) {
+        let Some(LoadedThread { active: Some(active), .. }) = self.thread(thread) else { return };
+        let turn = match &active {
+            // Codex interrupts any turn of the thread for an empty id.
+            ActiveTurn::Starting => "",
+            ActiveTurn::Running(id) => id,
+        };
+        let params = json!({ "threadId": thread, "turnId": turn });
+        match self.rpc.call("turn/interrupt", params, INTERRUPT_CALL).await {
+            Ok(_) => {}
+            Err(RpcError::Fault(fault)) if wire::has_no_turn(&fault) => {
+                self.change_thread(thread, |state| state.active = None);
+            }
+            // The end of the turn may be on the way.
+            Err(error @ (RpcError::Fault(_) | RpcError::Deadline)) => {
+                tracing::debug!(%error, "codex did not take an interrupt");
+            }
+            Err(RpcError::Gone(_) | RpcError::TooLarge { .. }) => return,
+        }
+        if tokio::time::timeout(INTERRUPT_WAIT, self.idle(thread)).await.is_err() {
+            tracing::error!("codex does not end a turn that was interrupted, and is ended itself");
+            self.rpc.end().await;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Starts a codex process and shakes hands with it.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::account::AccountState;
+use super::environment::codex_environment;
+use super::link::CodexLink;
+use super::servers::CodexServers;
+use super::wire;
+use crate::agent::{AgentError, AgentErrorKind};
+use crate::agents::jsonrpc::{ProcessFailure, RpcClient, RpcDialect, RpcError, RpcIncoming, RpcLimits};
+use crate::agents::process::{EndPatience, ProcessSpec, StdinMode};
+use crate::config::{CodexConfig, make_workspace};
+use crate::i18n::TextKey;
+
+/// Time limit of the handshake. A program that is no codex may never answer.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Oldest version whose protocol we speak.
+const MINIMUM: (u64, u64, u64) = (0, 125, 0);
+
+/// Exit status of the shim for a program that is not there.
+const NOT_FOUND: i32 = 127;
+
+/// Why there is no codex process. The words are for the log.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The system does not start it, or its folder cannot be made.
+    #[error("codex cannot be started: {0}")]
+    System(#[from] std::io::Error),
+    /// The program is not there.
+    #[error("codex is not found: {0}")]
+    Missing(ProcessFailure),
+    /// It ended during the handshake.
+    #[error("codex ended at its start: {0}")]
+    Exited(ProcessFailure),
+    /// It did not answer the handshake in time, and was ended.
+    #[error("codex did not answer in time and was ended: {0}")]
+    Silent(ProcessFailure),
+    /// It refused the handshake.
+    #[error("codex refused the handshake: {0}")]
+    Refused(RpcError),
+    /// It is too old.
+    #[error("codex {0:?} is too old")]
+    TooOld((u64, u64, u64)),
+    /// The gateway ends, or the agent is gone.
+    #[error("the gateway ends")]
+    Ending,
+}
+
+impl StartError {
+    /// The error of a turn. It is proven that nothing ran; but a program that does not start is for the operator to
+    /// mend, so people are told at once.
+    pub fn agent_error(&self) -> AgentError {
+        let words = match self {
+            Self::Missing(_) => TextKey::BrokeCodexMissing,
+            Self::TooOld(_) => TextKey::BrokeCodexTooOld,
+            Self::Silent(_) => TextKey::BrokeCodexSilent,
+            Self::System(_) | Self::Exited(_) | Self::Refused(_) => TextKey::BrokeCodexNoStart,
+            Self::Ending => {
+                return AgentError::new(
+                    AgentErrorKind::NothingRan { after: None },
+                    TextKey::BrokeCodexNoStart,
+                );
+            }
+        };
+        AgentError::new(AgentErrorKind::Refused, words)
+    }
+}
+
+/// Starts codex. Dropping the future ends the process.
+pub async fn start(
+    config: &CodexConfig,
+    servers: &Arc<CodexServers>,
+    account: &Arc<Mutex<AccountState>>,
+) -> Result<(Arc<CodexLink>, RpcIncoming), StartError> {
+    make_workspace(&config.workspace)?;
+    let process = servers.host.spawn(ProcessSpec {
+        program: OsString::from(&config.command),
+        args: vec!["app-server".into()],
+        env: codex_environment(config),
+        cwd: config.workspace.clone(),
+        stdin: StdinMode::Piped,
+        patience: EndPatience::default(),
+    })?;
+    let (rpc, incoming) = RpcClient::start(process, RpcDialect::Bare, RpcLimits::default());
+    let answer = match rpc.call("initialize", wire::initialize_params(), HANDSHAKE).await {
+        Ok(answer) => answer.result,
+        Err(error) => return Err(handshake_error(error, &rpc).await),
+    };
+    let version = wire::version(&answer);
+    if let Some(version) = version.filter(|version| *version < MINIMUM) {
+        return Err(StartError::TooOld(version));
+    }
+    if let Err(error) = rpc.notify("initialized", None).await {
+        return Err(handshake_error(error, &rpc).await);
+    }
+    tracing::info!(version = ?version, "codex runs");
+    Ok((CodexLink::new(rpc, version, account.clone()), incoming))
+}
+
+/// The reason of a failed handshake. The process is ended first, so that the log has its last words.
+async fn handshake_error(error: RpcError, rpc: &RpcClient) -> StartError {
+    let failure = match error {
+        RpcError::Gone(failure) => failure,
+        RpcError::Deadline => {
+            rpc.end().await;
+            return StartError::Silent(rpc.gone().await);
+        }
+        error @ (RpcError::Fault(_) | RpcError::TooLarge { .. }) => {
+            rpc.end().await;
+            return StartError::Refused(error);
+        }
+    };
+    if failure.exit.code == Some(NOT_FOUND) {
+        StartError::Missing(failure)
+    } else {
+        StartError::Exited(failure)
+    }
+}

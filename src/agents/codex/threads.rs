@@ -1,0 +1,218 @@
+//! Opens the thread of a session: the one that is loaded, the one that codex has stored, or a new one.
+//!
+//! A thread that codex no longer has is never replaced silently: the room is told. A new thread under a conversation that
+//! has a history is given that history.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::failure;
+use super::link::CodexLink;
+use super::loaded_thread::LoadedThread;
+use super::migration::ToolsServer;
+use super::mirror::history_items;
+use super::own_server::has_own_server;
+use super::thread_report::ThreadReport;
+use super::wire::{self, EffectivePolicy, ThreadFault};
+use crate::agent::{AgentError, AgentErrorKind, AgentOutput, SessionMessage, TurnEvent};
+use crate::agents::jsonrpc::{RpcAnswer, RpcError, RpcFault};
+use crate::config::CodexConfig;
+use crate::i18n::{LocalizedText, TextKey};
+
+/// Longest wait for another process that has the thread open. An earlier process of ours may be about to end.
+const OTHER_WRITER: Duration = Duration::from_secs(5);
+
+/// Pause between two questions whether the thread is free.
+const OTHER_WRITER_PAUSE: Duration = Duration::from_millis(250);
+
+/// Everything that is needed to open a thread.
+pub struct ThreadOpener<'a> {
+    /// The agent's configuration.
+    pub config: &'a CodexConfig,
+    /// The process.
+    pub link: &'a Arc<CodexLink>,
+    /// Our tools server, as codex should start it.
+    pub tools_server: &'a ToolsServer,
+    /// Takes reports and remarks.
+    pub out: &'a dyn AgentOutput,
+    /// The folder of the session.
+    pub cwd: &'a str,
+    /// Messages for a thread that does not know them.
+    pub history: &'a [SessionMessage],
+    /// Further members of `thread/start`.
+    pub extra: Vec<(&'static str, Value)>,
+}
+
+/// An open thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenThread {
+    /// Codex' id of it.
+    pub id: String,
+    /// The rules that hold in it.
+    pub policy: EffectivePolicy,
+    /// Whether the tools server that it calls by our name is our own.
+    pub has_own_server: bool,
+}
+
+/// The end of an attempt to resume a thread.
+enum ResumeEnd {
+    /// The thread is loaded.
+    Loaded(OpenThread),
+    /// Codex does not have it.
+    Forgotten,
+}
+
+impl ThreadOpener<'_> {
+    /// Opens the thread that the report of an earlier turn names, or a new one. By then a report names it.
+    pub async fn open(&self, report: Option<ThreadReport>) -> Result<OpenThread, AgentError> {
+        // In another folder it is another thread.
+        let report = report.filter(|report| report.cwd == self.cwd);
+        let mut has_forgotten = false;
+        if let Some(report) = &report {
+            match self.resume(report).await? {
+                ResumeEnd::Loaded(thread) => return Ok(thread),
+                // Codex keeps nothing of a thread in which no turn was started.
+                ResumeEnd::Forgotten => has_forgotten = report.begun,
+            }
+        }
+        let thread = self.start().await?;
+        let is_told = self.tell_history(&thread).await?;
+        let remark = match (has_forgotten, is_told) {
+            (true, true) => Some(TextKey::CodexForgot),
+            (true, false) => Some(TextKey::CodexForgotAll),
+            (false, true) => None,
+            (false, false) => Some(TextKey::CodexNoHistory),
+        };
+        if let Some(remark) = remark {
+            self.out.emit(TurnEvent::Remark(LocalizedText::from(remark)));
+        }
+        Ok(thread)
+    }
+
+    /// Opens a thread that codex has.
+    async fn resume(&self, report: &ThreadReport) -> Result<ResumeEnd, AgentError> {
+        let thread = &report.thread;
+        if let Some(loaded) = self.link.thread(thread) {
+            if self.holds_grants(&loaded).await {
+                let LoadedThread { policy, has_own_server, .. } = loaded;
+                let id = thread.clone();
+                return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server }));
+            }
+            self.unload(thread).await?;
+        }
+        let deadline = Instant::now() + OTHER_WRITER;
+        let mut has_unarchived = false;
+        loop {
+            let mut params = wire::thread_params(self.config, self.cwd);
+            params.insert("threadId".to_owned(), json!(thread));
+            // A conversation may be long, and we need nothing of it.
+            params.insert("excludeTurns".to_owned(), json!(true));
+            let fault = match self.link.call("thread/resume", Value::Object(params)).await {
+                Ok(answer) => return self.adopt(thread, &answer).await.map(ResumeEnd::Loaded),
+                Err(RpcError::Fault(fault)) => fault,
+                Err(error) => return Err(self.error(&error)),
+            };
+            match ThreadFault::of(&fault) {
+                ThreadFault::Forgotten => {
+                    tracing::warn!(%fault, begun = report.begun, "codex does not have the thread of the session");
+                    return Ok(ResumeEnd::Forgotten);
+                }
+                ThreadFault::OpenElsewhere if Instant::now() < deadline => {
+                    tokio::time::sleep(OTHER_WRITER_PAUSE).await;
+                }
+                // An earlier process of ours died while it opened the thread anew.
+                ThreadFault::Archived if !has_unarchived => {
+                    has_unarchived = true;
+                    let params = json!({ "threadId": thread });
+                    self.link.call("thread/unarchive", params).await.map_err(|error| self.error(&error))?;
+                }
+                ThreadFault::OpenElsewhere
+                | ThreadFault::Archived
+                | ThreadFault::NotLoaded
+                | ThreadFault::Overloaded
+                | ThreadFault::Other => return Err(self.error(&RpcError::Fault(fault))),
+            }
+        }
+    }
+
+    /// Starts a new thread.
+    async fn start(&self) -> Result<OpenThread, AgentError> {
+        let mut params = wire::thread_params(self.config, self.cwd);
+        params.extend(self.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let answer = self.link.call("thread/start", Value::Object(params)).await;
+        let answer = answer.map_err(|error| self.error(&error))?;
+        let Some(thread) = answer.result["thread"]["id"].as_str() else {
+            return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the answer names no thread"))));
+        };
+        let report = ThreadReport { thread: thread.to_owned(), cwd: self.cwd.to_owned(), begun: false };
+        self.out.emit(TurnEvent::Upstream(report.to_value()));
+        self.adopt(thread, &answer).await
+    }
+
+    /// Remembers a thread that codex has opened for us.
+    async fn adopt(&self, thread: &str, answer: &RpcAnswer) -> Result<OpenThread, AgentError> {
+        let policy = EffectivePolicy::read(&answer.result);
+        self.check_policy(&policy)?;
+        let has_own_server = has_own_server(self.link, self.config, self.tools_server, self.cwd).await;
+        let mut loaded = LoadedThread::new(policy.clone(), answer.position);
+        loaded.has_own_server = has_own_server;
+        self.link.add_thread(thread, loaded);
+        Ok(OpenThread { id: thread.to_owned(), policy, has_own_server })
+    }
+
+    /// Refuses a thread that would run everything without a sandbox and without asking, unless the operator means it.
+    fn check_policy(&self, policy: &EffectivePolicy) -> Result<(), AgentError> {
+        if policy.is_unrestricted() && !self.config.unrestricted {
+            tracing::error!(
+                "codex would run every command without a sandbox and without asking; see `unrestricted`"
+            );
+            return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexUnrestricted));
+        }
+        Ok(())
+    }
+
+    /// Gives a new thread the conversation so far. False if codex cannot take it.
+    async fn tell_history(&self, thread: &OpenThread) -> Result<bool, AgentError> {
+        let items = history_items(self.history);
+        if items.is_empty() {
+            return Ok(true);
+        }
+        let params = json!({ "threadId": thread.id, "items": items });
+        match self.link.call("thread/inject_items", params).await {
+            Ok(_) => Ok(true),
+            Err(error @ (RpcError::Fault(_) | RpcError::TooLarge { .. })) => {
+                tracing::warn!(%error, "codex does not take the conversation so far");
+                Ok(false)
+            }
+            Err(error) => Err(self.error(&error)),
+        }
+    }
+
+    /// Whether every approval that codex knows for the thread still holds.
+    async fn holds_grants(&self, loaded: &LoadedThread) -> bool {
+        match loaded.grants() {
+            Some([]) => true,
+            Some(grants) => self.out.still_granted(grants.to_vec()).await,
+            None => false,
+        }
+    }
+
+    /// Makes codex forget the approvals of a thread. Its history stays.
+    async fn unload(&self, thread: &str) -> Result<(), AgentError> {
+        tracing::info!("an approval was revoked or has expired; the thread is opened anew");
+        self.link.remove_thread(thread);
+        for method in ["thread/archive", "thread/unarchive"] {
+            let answer = self.link.call(method, json!({ "threadId": thread })).await;
+            answer.map_err(|error| self.error(&error))?;
+        }
+        Ok(())
+    }
+
+    fn error(&self, error: &RpcError) -> AgentError {
+        tracing::warn!(%error, "codex did not open a thread");
+        failure::before_the_turn(error)
+    }
+}

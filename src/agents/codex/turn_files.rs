@@ -1,0 +1,123 @@
+//! Files that a turn brings to codex: pictures in a private folder that goes with the turn, other attachments in the
+//! folder of the session.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Folder in the working folder for files that people attached.
+const ATTACHMENTS: &str = "attachments";
+
+/// Names that are tried for one attachment. A folder with more files of one name is not used by people.
+const NAMES: usize = 100;
+
+/// Longest name of an attachment in bytes. File systems take 255.
+const LONGEST_NAME: usize = 120;
+
+/// The files of one turn.
+#[derive(Debug)]
+pub struct TurnFiles {
+    /// Private folder of the pictures. Made with the first one, removed when this is dropped.
+    folder: PathBuf,
+    pictures: usize,
+}
+
+impl TurnFiles {
+    /// No files yet. `folder` belongs to this turn alone.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, pictures: 0 }
+    }
+
+    /// Writes a picture, and returns its path.
+    pub fn add_picture(&mut self, mime: &str, content: &[u8]) -> io::Result<String> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let ending = match mime {
+            "image/png" => "png",
+            "image/jpeg" => "jpg",
+            "image/gif" => "gif",
+            "image/webp" => "webp",
+            _ => "img",
+        };
+        self.pictures += 1;
+        let path = self.folder.join(format!("{}.{ending}", self.pictures));
+        write_new(&path, content)?;
+        text_of(&path)
+    }
+
+    /// Writes another file into the working folder, and returns its path within it. A file that is there is kept.
+    pub fn add_attachment(&self, cwd: &Path, name: &str, content: &[u8]) -> io::Result<String> {
+        let folder = cwd.join(ATTACHMENTS);
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        if !folder.symlink_metadata()?.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "the folder of attachments is a link"));
+        }
+        let name = plain_name(name);
+        for number in 1..=NAMES {
+            let tried = if number == 1 { name.clone() } else { format!("{number}-{name}") };
+            match write_new(&folder.join(&tried), content) {
+                Ok(()) => return Ok(format!("{ATTACHMENTS}/{tried}")),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for TurnFiles {
+    fn drop(&mut self) {
+        if self.pictures > 0
+            && let Err(error) = fs::remove_dir_all(&self.folder)
+        {
+            tracing::warn!(%error, "the pictures of a turn cannot be removed");
+        }
+    }
+}
+
+/// Writes a file that is not there yet. A link in its place is not followed.
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    path.to_str().map(str::to_owned).ok_or_else(|| io::ErrorKind::InvalidFilename.into())
+}
+
+/// A name without folders, hidden beginnings and control characters.
+fn plain_name(name: &str) -> String {
+    let plain: String = name.chars().filter(|c| !c.is_control() && *c != '/' && *c != '\\').collect();
+    let plain = plain.trim_start_matches(['.', '-', ' ']).trim_end();
+    let from = plain.ceil_char_boundary(plain.len().saturating_sub(LONGEST_NAME));
+    match plain.get(from..).unwrap_or_default() {
+        "" => "file".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attachments_get_plain_names_and_replace_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = TurnFiles::new(folder.path().join("pictures"));
+        let add = |name: &str, content: &[u8]| files.add_attachment(folder.path(), name, content).unwrap();
+        assert_eq!(add("a.txt", b"1"), "attachments/a.txt");
+        assert_eq!(add("a.txt", b"2"), "attachments/2-a.txt");
+        assert_eq!(add("../../etc/passwd", b"3"), "attachments/etcpasswd");
+        assert_eq!(add("...", b"4"), "attachments/file");
+        assert_eq!(fs::read(folder.path().join("attachments/a.txt")).unwrap(), b"1");
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join(ATTACHMENTS)).unwrap();
+        let files = TurnFiles::new(folder.path().join("pictures"));
+        assert!(files.add_attachment(folder.path(), "a", b"1").is_err());
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+}

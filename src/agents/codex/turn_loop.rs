@@ -1,0 +1,409 @@
+//! Follows a turn of codex: takes its messages in their order, answers its requests, and notices when it must end early.
+//!
+//! Silence is no failure: a turn ends when codex says so, when its process is gone, when a person stops it, or at its own
+//! deadline, which does not run while an ask is open. Requests are answered beside the messages that follow them, because
+//! codex goes on with other work while a person thinks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::approvals::{self, ApprovalAnswer, ApprovalContext, ApprovalPolicy, ItemCache};
+use super::failure::TurnFailure;
+use super::item_steps::StepTracker;
+use super::link::CodexLink;
+use super::open_requests::OpenRequests;
+use super::projector::Projector;
+use super::threads::OpenThread;
+use super::turn_guard::TurnGuard;
+use super::turn_queue::{QueueEnd, QueueItem, TurnQueue};
+use super::turn_run::TurnRun;
+use super::turn_text::TurnText;
+use crate::agent::{AgentError, AgentOutput as _, TokenUsage, TurnEvent};
+use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId, RpcFault};
+use crate::i18n::TextKey;
+use crate::util::one_line;
+
+/// Shortest wait before the deadline is looked at again.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Longest wait for the last messages of a turn that codex has ended.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
+
+/// Time limit of a summary that codex makes of a conversation that is too long.
+const COMPACTION: Duration = Duration::from_secs(300);
+
+/// Characters of codex' own words in the log.
+const LOGGED: usize = 500;
+
+/// Code of our answer to a request if too many wait already.
+const TOO_MANY: i64 = -32_600;
+
+/// The end of the loop.
+pub enum LoopEnd {
+    /// The turn is complete.
+    Done,
+    /// A person stopped it.
+    Stopped,
+    /// Its time is up.
+    Timeout,
+    /// Nobody answered an ask in time.
+    Halted,
+    /// The budget of tokens is used up.
+    UsedUp,
+    /// Codex ended it before it was complete.
+    Interrupted,
+    /// It failed at codex or at its provider.
+    Failed(TurnFailure),
+    /// The process is gone.
+    Gone(ProcessFailure),
+    /// We did not keep up with its messages.
+    Overflow,
+    /// We cannot go on.
+    Error(AgentError),
+}
+
+/// One turn of codex while it runs.
+pub struct TurnLoop<'a> {
+    run: &'a TurnRun<'a>,
+    link: &'a Arc<CodexLink>,
+    queue: &'a Arc<TurnQueue>,
+    thread: &'a str,
+    turn: &'a str,
+    cwd: &'a str,
+    policy: ApprovalPolicy,
+    text: TurnText,
+    projector: Projector,
+    steps: StepTracker,
+    items: ItemCache,
+    usage: TokenUsage,
+    /// The last error that codex reported; the turn may still go on.
+    failure: Option<TurnFailure>,
+    /// Whether people are shown a notice about a broken connection.
+    has_notice: bool,
+    /// Requests that people think about.
+    requests: OpenRequests<'a>,
+}
+
+impl<'a> TurnLoop<'a> {
+    /// A loop for a turn that codex has accepted.
+    pub fn new(
+        run: &'a TurnRun<'a>,
+        link: &'a Arc<CodexLink>,
+        queue: &'a Arc<TurnQueue>,
+        open: &'a OpenThread,
+        turn: &'a str,
+        cwd: &'a str,
+    ) -> Self {
+        let thread = open.id.as_str();
+        Self {
+            run,
+            link,
+            queue,
+            thread,
+            turn,
+            cwd,
+            policy: run.agent.approval_policy(open.has_own_server),
+            text: TurnText::default(),
+            projector: Projector::new(thread),
+            steps: StepTracker::default(),
+            items: ItemCache::default(),
+            usage: TokenUsage::default(),
+            failure: None,
+            has_notice: false,
+            requests: OpenRequests::default(),
+        }
+    }
+
+    /// Runs until the turn ends, or must be ended.
+    pub async fn run(&mut self) -> LoopEnd {
+        let limit = self.run.agent.config.turn_timeout;
+        loop {
+            let left = limit.saturating_sub(self.run.out.elapsed());
+            if left.is_zero() {
+                return LoopEnd::Timeout;
+            }
+            let end = tokio::select! {
+                biased;
+                () = self.run.stop.cancelled() => Some(LoopEnd::Stopped),
+                Some((id, answer)) = self.requests.next() => self.reply(id, answer).await,
+                item = self.queue.next() => match item {
+                    QueueItem::Message(message) => self.take(message).await,
+                    QueueItem::End(QueueEnd::Gone(failure)) => Some(LoopEnd::Gone(failure)),
+                    QueueItem::End(QueueEnd::Overflow) => Some(LoopEnd::Overflow),
+                },
+                () = tokio::time::sleep(left.max(TICK)) => None,
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Interrupts the turn and takes its last messages. Cannot hang.
+    pub async fn wind_down(&mut self) {
+        // Open asks are withdrawn; codex does not wait for their answers either.
+        self.requests = OpenRequests::default();
+        let (link, thread) = (self.link.clone(), self.thread.to_owned());
+        let mut interrupting = Box::pin(async move { link.interrupt(&thread).await });
+        let mut is_interrupted = false;
+        loop {
+            let item = tokio::select! {
+                biased;
+                item = self.queue.next() => Some(item),
+                () = &mut interrupting, if !is_interrupted => {
+                    is_interrupted = true;
+                    None
+                }
+                () = tokio::time::sleep(LAST_MESSAGES), if is_interrupted => return,
+            };
+            match item {
+                Some(QueueItem::Message(message)) if message.request.is_some() => {}
+                Some(QueueItem::Message(message)) => {
+                    if self.take(message).await.is_some() {
+                        return;
+                    }
+                }
+                Some(QueueItem::End(_)) => return,
+                None => {}
+            }
+        }
+    }
+
+    /// Shows that steps have ended, and the text as it should be; records everything that did not end before the turn.
+    pub async fn close(&mut self, end: &LoopEnd) {
+        self.show_notice(None);
+        if !matches!(end, LoopEnd::Done) {
+            for step in self.steps.broken_off() {
+                self.run.out.emit(TurnEvent::Step(step));
+            }
+        }
+        if let Some(text) = self.text.replacement() {
+            self.run.out.replace_text(text);
+        }
+        // The engine takes all text behind the last record for the rest of the answer. That is not enough here: a command
+        // may end while a message is streamed, and the text may be another than its pieces.
+        let open = self.text.open_text().unwrap_or_default();
+        let mut messages =
+            self.projector.completed(&json!({ "type": "agentMessage", "id": "", "text": open }));
+        messages.extend(self.projector.broken_off());
+        for message in messages {
+            if let Err(error) = self.run.out.record(message).await {
+                tracing::warn!(%error, "the end of a turn was not recorded");
+                return;
+            }
+        }
+    }
+
+    /// Lets codex summarise the conversation, which is too long for the model. False if it did not.
+    pub async fn compact(&mut self, mut guard: TurnGuard) -> bool {
+        self.show_notice(Some(TextKey::CodexCompacts));
+        let epoch = self.link.thread(self.thread).map_or(0, |state| state.epoch);
+        let compacting = async {
+            let params = json!({ "threadId": self.thread });
+            if let Err(error) = self.link.call("thread/compact/start", params).await {
+                tracing::warn!(%error, "codex does not summarise the conversation");
+                guard.never_started();
+                return;
+            }
+            while let QueueItem::Message(message) = self.queue.next().await {
+                if message.method == "turn/completed" {
+                    guard.ended();
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            ended = tokio::time::timeout(COMPACTION, compacting) => if ended.is_err() {
+                tracing::warn!("codex takes too long to summarise the conversation");
+            },
+            () = self.run.stop.cancelled() => {}
+        }
+        self.show_notice(None);
+        self.link.thread(self.thread).is_some_and(|state| state.epoch > epoch)
+    }
+
+    /// Takes one message. Returns the end if it is the last one, or the turn must end.
+    async fn take(&mut self, message: IncomingMessage) -> Option<LoopEnd> {
+        let IncomingMessage { method, params, request, .. } = &message;
+        if request.is_some() {
+            self.begin_answer(message).await;
+            return None;
+        }
+        let of_turn = params["turnId"].as_str().or_else(|| params["turn"]["id"].as_str());
+        if of_turn.is_some_and(|turn| turn != self.turn) {
+            // A command of an earlier turn may end much later.
+            tracing::debug!(method, "a message belongs to another turn of the thread");
+            return None;
+        }
+        let item = &params["item"];
+        let now = Instant::now();
+        match method.as_str() {
+            "item/agentMessage/delta" => {
+                let more = self.text.push(text(params, "itemId"), text(params, "delta"));
+                return self.say(&more).await;
+            }
+            "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
+                self.run.out.emit(TurnEvent::Thought(text(params, "delta")));
+            }
+            "item/commandExecution/outputDelta" => {
+                let step = self.steps.output(text(params, "itemId"), text(params, "delta"), now);
+                step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
+            }
+            "item/fileChange/patchUpdated" => self.items.patch_updated(params),
+            "item/started" => {
+                self.show_notice(None);
+                if item["type"] == "agentMessage" {
+                    self.text.begin(text(item, "id"));
+                }
+                self.items.started(item);
+                self.projector.started(item);
+                let step = self.steps.started(item, now);
+                step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
+            }
+            "item/completed" => return self.complete(item).await,
+            "thread/tokenUsage/updated" => return self.count(&params["tokenUsage"]["last"]),
+            "error" => self.note_error(params),
+            "serverRequest/resolved" => self.requests.withdraw(&params["requestId"]),
+            "warning" | "guardianWarning" | "deprecationNotice" | "configWarning" => {
+                tracing::info!(method, said = one_line(&params.to_string(), LOGGED), "codex warns");
+            }
+            "turn/completed" => return Some(self.end_of(&params["turn"])),
+            _ => {}
+        }
+        None
+    }
+
+    /// Takes an item that ended.
+    async fn complete(&mut self, item: &Value) -> Option<LoopEnd> {
+        let mut end = None;
+        if item["type"] == "agentMessage" {
+            let more = self.text.complete(text(item, "id"), text(item, "text"));
+            end = self.say(&more).await;
+        }
+        self.items.completed(item);
+        if let Some(step) = self.steps.completed(item) {
+            self.run.out.emit(TurnEvent::Step(step));
+        }
+        for message in self.projector.completed(item) {
+            if let Err(error) = self.run.out.record(message).await {
+                return Some(LoopEnd::Error(error));
+            }
+        }
+        end
+    }
+
+    /// Passes text on, and waits if nobody can take more.
+    async fn say(&mut self, text: &str) -> Option<LoopEnd> {
+        if text.is_empty() {
+            return None;
+        }
+        self.show_notice(None);
+        self.run.out.emit(TurnEvent::Text(text));
+        let waiting = self.run.out.wait_for_capacity()?;
+        tokio::select! {
+            waited = waiting => waited.err().map(LoopEnd::Error),
+            // The loop notices it.
+            () = self.run.stop.cancelled() => None,
+        }
+    }
+
+    /// Adds the tokens of one request to the model.
+    fn count(&mut self, last: &Value) -> Option<LoopEnd> {
+        let tokens = |key: &str| last[key].as_u64().unwrap_or_default();
+        let TokenUsage { input, output } = &mut self.usage;
+        *input = input.saturating_add(tokens("inputTokens"));
+        *output = output.saturating_add(tokens("outputTokens"));
+        let used = input.saturating_add(*output);
+        self.run.out.emit(TurnEvent::Usage(self.usage));
+        self.run.turn.tokens_left.filter(|left| used >= *left).map(|_| LoopEnd::UsedUp)
+    }
+
+    fn note_error(&mut self, params: &Value) {
+        let error = &params["error"];
+        let will_retry = params["willRetry"] == true;
+        let said = one_line(&error.to_string(), LOGGED);
+        tracing::warn!(will_retry, said, "codex reports an error");
+        if will_retry {
+            // The message is streamed again from its beginning.
+            self.text.void();
+            self.show_notice(Some(TextKey::CodexRetries));
+        } else {
+            self.failure = Some(TurnFailure::read(error));
+        }
+    }
+
+    /// The end that codex reports.
+    fn end_of(&self, turn: &Value) -> LoopEnd {
+        match turn["status"].as_str().unwrap_or_default() {
+            "completed" => LoopEnd::Done,
+            "interrupted" => LoopEnd::Interrupted,
+            status => {
+                let reported = (!turn["error"].is_null()).then(|| TurnFailure::read(&turn["error"]));
+                let failure = reported.or(self.failure).unwrap_or(TurnFailure::Other);
+                tracing::warn!(status, ?failure, "a turn of codex failed");
+                LoopEnd::Failed(failure)
+            }
+        }
+    }
+
+    /// Begins to answer a request of codex.
+    async fn begin_answer(&mut self, message: IncomingMessage) {
+        let Some(id) = message.request.clone() else { return };
+        if self.requests.is_full() {
+            let refusal = RpcFault::new(TOO_MANY, "too many requests wait for an answer");
+            self.run.out.emit(TurnEvent::Remark(TextKey::AskTooMany.into()));
+            return send(self.link, id, Err(refusal)).await;
+        }
+        let run = self.run;
+        if message.method == "item/tool/call" {
+            // The thread of the message is ours, and so is the person whose notes these are.
+            self.requests.begin(id, async move {
+                let result = run.agent.tools.call(&message.params, run.turn, run.out, run.stop).await;
+                ApprovalAnswer::new(result)
+            });
+            return;
+        }
+        let (items, policy) = (self.items.clone(), self.policy.clone());
+        let (thread, cwd) = (self.thread, self.cwd);
+        self.requests.begin(id, async move {
+            let context = ApprovalContext { out: run.out, cwd, items: &items, policy: &policy, thread };
+            approvals::answer(&message, &context).await
+        });
+    }
+
+    /// Sends an answer. Returns the end if the turn must end after it.
+    async fn reply(&mut self, id: RequestId, answer: ApprovalAnswer) -> Option<LoopEnd> {
+        let ApprovalAnswer { reply, remarks, halts, kept_grant } = answer;
+        if let Some(ask) = kept_grant {
+            // Before codex knows: a grant that is forgotten here would never be checked again.
+            self.link.change_thread(self.thread, |state| state.keep_grant(ask));
+        }
+        for remark in remarks {
+            tracing::warn!(%remark, "a request of codex was declined without asking anybody");
+            self.run.out.emit(TurnEvent::Remark(remark));
+        }
+        send(self.link, id, reply).await;
+        halts.then_some(LoopEnd::Halted)
+    }
+
+    fn show_notice(&mut self, notice: Option<TextKey>) {
+        if notice.is_some() || self.has_notice {
+            self.has_notice = notice.is_some();
+            self.run.out.emit(TurnEvent::Notice(notice.map(Into::into)));
+        }
+    }
+}
+
+async fn send(link: &CodexLink, id: RequestId, reply: Result<Value, RpcFault>) {
+    if let Err(error) = link.rpc().reply(id, reply).await {
+        // The queue ends if the process is gone.
+        tracing::warn!(%error, "an answer to codex was not sent");
+    }
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}

@@ -1,0 +1,222 @@
+//! Messages of codex for one turn, between the router of the process and the turn.
+//!
+//! All turns of a process share one pipe, so a turn that does not keep up must not hold the others for long: pieces of
+//! the same text are joined while they wait, and a turn whose queue stays full loses it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure};
+
+/// Messages that wait for a turn. A turn takes them as they come; they wait only for the store, or for a reader over
+/// HTTP who does not read.
+const QUEUE: usize = 512;
+
+/// Bytes of joined text that wait for a turn: more than any answer.
+const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Longest wait of the router for room. All other turns of the process wait as long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Methods whose pieces of text can be joined.
+const JOINED: [&str; 4] = [
+    "item/agentMessage/delta",
+    "item/reasoning/summaryTextDelta",
+    "item/reasoning/textDelta",
+    "item/commandExecution/outputDelta",
+];
+
+/// The queue of one turn. The router pushes, the turn takes.
+#[derive(Debug, Default)]
+pub struct TurnQueue {
+    state: Mutex<QueueState>,
+    /// Told when there may be something for the turn.
+    filled: Notify,
+    /// Told when there may be room for the router.
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    messages: VecDeque<IncomingMessage>,
+    /// Bytes of text in joined messages.
+    text_bytes: usize,
+    end: Option<QueueEnd>,
+}
+
+/// The reason why nothing more comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueEnd {
+    /// The process is gone.
+    Gone(ProcessFailure),
+    /// The turn did not keep up.
+    Overflow,
+}
+
+/// The next thing in a queue.
+#[derive(Debug, PartialEq)]
+pub enum QueueItem {
+    /// A message.
+    Message(IncomingMessage),
+    /// Nothing more comes.
+    End(QueueEnd),
+}
+
+impl TurnQueue {
+    /// Adds a message, as soon as there is room for it. Returns `false` if it was not taken: nobody will answer it.
+    pub async fn push(&self, message: IncomingMessage) -> bool {
+        let mut message = message;
+        let waiting = async {
+            loop {
+                match self.try_push(message) {
+                    Ok(taken) => return taken,
+                    Err(back) => message = back,
+                }
+                self.room.notified().await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(taken) => taken,
+            Err(_) => {
+                tracing::warn!("a turn of codex does not keep up with its messages and is given up");
+                self.end(QueueEnd::Overflow);
+                false
+            }
+        }
+    }
+
+    /// Adds a message if there is room; otherwise returns it.
+    fn try_push(&self, message: IncomingMessage) -> Result<bool, IncomingMessage> {
+        let mut state = self.state.lock();
+        if state.end.is_some() {
+            return Ok(false);
+        }
+        if state.text_bytes < TEXT_BYTES
+            && let Some(last) = state.messages.back_mut()
+            && let Some(more) = joined(last, &message)
+        {
+            state.text_bytes += more;
+            return Ok(true);
+        }
+        if state.messages.len() >= QUEUE {
+            return Err(message);
+        }
+        state.messages.push_back(message);
+        self.filled.notify_one();
+        Ok(true)
+    }
+
+    /// Says that nothing more comes. The first end counts.
+    pub fn end(&self, end: QueueEnd) {
+        self.state.lock().end.get_or_insert(end);
+        self.filled.notify_one();
+        self.room.notify_one();
+    }
+
+    /// The next message in order, or the end. May be dropped at any time without losing a message.
+    pub async fn next(&self) -> QueueItem {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(message) = state.messages.pop_front() {
+                    if state.messages.is_empty() {
+                        state.text_bytes = 0;
+                    }
+                    self.room.notify_one();
+                    return QueueItem::Message(message);
+                }
+                if let Some(end) = &state.end {
+                    return QueueItem::End(end.clone());
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+/// Joins a piece of text to the piece before it, if both belong to one text. Returns its bytes.
+fn joined(last: &mut IncomingMessage, next: &IncomingMessage) -> Option<usize> {
+    let is_text = JOINED.contains(&next.method.as_str());
+    let is_same = last.method == next.method
+        && ["turnId", "itemId", "summaryIndex", "contentIndex"]
+            .iter()
+            .all(|key| last.params.get(key) == next.params.get(key));
+    if !is_text || !is_same {
+        return None;
+    }
+    let more = next.params["delta"].as_str()?;
+    match last.params.get_mut("delta") {
+        Some(Value::String(text)) => text.push_str(more),
+        _ => return None,
+    }
+    Some(more.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn delta(item: &str, text: &str) -> IncomingMessage {
+        message("item/agentMessage/delta", json!({ "turnId": "t", "itemId": item, "delta": text }))
+    }
+
+    fn message(method: &str, params: Value) -> IncomingMessage {
+        IncomingMessage { position: 0, method: method.to_owned(), params, request: None }
+    }
+
+    #[tokio::test]
+    async fn pieces_of_one_text_are_joined_while_they_wait_and_everything_else_keeps_its_order() {
+        let queue = TurnQueue::default();
+        for pushed in [
+            delta("a", "one "),
+            delta("a", "two"),
+            delta("b", "x"),
+            message("item/completed", json!({})),
+            delta("b", "y"),
+        ] {
+            assert!(queue.push(pushed).await);
+        }
+        let mut texts = Vec::new();
+        for _ in 0..4 {
+            let QueueItem::Message(message) = queue.next().await else { panic!("a message") };
+            texts.push(message.params["delta"].as_str().unwrap_or("-").to_owned());
+        }
+        assert_eq!(texts, ["one two", "x", "-", "y"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_does_not_keep_up_loses_its_queue_and_holds_the_router_only_for_a_while() {
+        let queue = TurnQueue::default();
+        for _ in 0..QUEUE {
+            assert!(queue.push(message("item/started", json!({}))).await);
+        }
+        let began = tokio::time::Instant::now();
+        assert!(!queue.push(message("item/started", json!({}))).await);
+        assert_eq!(began.elapsed(), PATIENCE);
+        assert!(!queue.push(message("item/started", json!({}))).await);
+        assert_eq!(began.elapsed(), PATIENCE);
+        for _ in 0..QUEUE {
+            assert!(matches!(queue.next().await, QueueItem::Message(_)));
+        }
+        assert_eq!(queue.next().await, QueueItem::End(QueueEnd::Overflow));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_router_goes_on_when_the_turn_takes_a_message() {
+        let queue = Arc::new(TurnQueue::default());
+        for _ in 0..QUEUE {
+            queue.push(message("item/started", json!({}))).await;
+        }
+        let pushing = queue.push(message("item/completed", json!({})));
+        let (taken, item) = tokio::join!(pushing, queue.next());
+        assert!(taken && matches!(item, QueueItem::Message(_)));
+    }
+}

@@ -1,0 +1,267 @@
+//! One turn by codex: opens the thread of the session, starts the turn in it, and follows it to its end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use talaria_platform::CancellationToken;
+
+use super::CodexAgent;
+use super::app_server::LinkUse;
+use super::failure::{self, TurnFailure, cut_short};
+use super::link::{CodexLink, ThreadRoute};
+use super::request::CodexRequest;
+use super::thread_report::ThreadReport;
+use super::threads::{OpenThread, ThreadOpener};
+use super::turn_context::FRAGMENTS_SINCE;
+use super::turn_files::TurnFiles;
+use super::turn_guard::TurnGuard;
+use super::turn_loop::{LoopEnd, TurnLoop};
+use super::turn_output::CodexOutput;
+use super::wire::ThreadFault;
+use crate::agent::{
+    AgentError, AgentErrorKind, AgentOutput as _, AgentTurn, PreparedTurn, TurnEnd, TurnEvent,
+};
+use crate::agents::jsonrpc::RpcError;
+use crate::config::make_workspace;
+use crate::i18n::TextKey;
+
+/// Longest wait for an earlier turn that still runs in the thread.
+const EARLIER_TURN: Duration = Duration::from_secs(10);
+
+/// One turn.
+pub struct TurnRun<'a> {
+    pub agent: &'a CodexAgent,
+    pub turn: &'a AgentTurn,
+    pub out: &'a CodexOutput<'a>,
+    pub stop: &'a CancellationToken,
+}
+
+/// A turn that codex has accepted.
+struct StartedTurn {
+    thread: OpenThread,
+    route: ThreadRoute,
+    guard: TurnGuard,
+    id: String,
+    /// Removed when the turn is over.
+    _files: TurnFiles,
+}
+
+impl TurnRun<'_> {
+    /// Runs the turn to its end.
+    pub async fn run(&self, prepared: PreparedTurn) -> Result<TurnEnd, AgentError> {
+        let unfit = || AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
+        let request = CodexRequest::parse(&prepared.request).ok_or_else(unfit)?;
+        let report = ThreadReport::read(self.turn.upstream.as_ref());
+        let opened = async {
+            let mut has_restarted = false;
+            loop {
+                let used = self.agent.server.connect().await.map_err(|error| {
+                    tracing::error!(%error, "there is no codex for the turn");
+                    error.agent_error()
+                })?;
+                let thread = self.open_thread(&used.link, &request, report.clone()).await;
+                // A codex that ends now, perhaps because it did not obey an earlier turn, has not seen this one.
+                if used.link.rpc().is_gone() && !has_restarted {
+                    has_restarted = true;
+                    continue;
+                }
+                return Ok((used, thread?));
+            }
+        };
+        // Until the turn is started there is nothing to interrupt.
+        let (used, thread) = tokio::select! {
+            opened = opened => opened?,
+            () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
+        };
+        let started = self.start_turn(&used, thread, request).await?;
+        // Codex has it now.
+        drop(prepared);
+        let end = self.follow(&used.link, started).await;
+        if end.is_ok() {
+            self.agent.server.worked();
+        }
+        end
+    }
+
+    /// Opens the thread of the session. No turn runs in it by then.
+    async fn open_thread(
+        &self,
+        link: &Arc<CodexLink>,
+        request: &CodexRequest,
+        report: Option<ThreadReport>,
+    ) -> Result<OpenThread, AgentError> {
+        let cwd = self.folder()?;
+        if let Some(report) = &report
+            && tokio::time::timeout(EARLIER_TURN, link.idle(&report.thread)).await.is_err()
+        {
+            return Err(AgentError::new(
+                AgentErrorKind::Busy { after: None, rate_limited: false },
+                TextKey::BrokeCodexEarlier,
+            ));
+        }
+        let mut extra: Vec<_> =
+            self.agent.tools.specs().map(|tools| ("dynamicTools", tools)).into_iter().collect();
+        if !takes_fragments(link) {
+            let words = self.agent.context.instructions(&self.told_turn(request)).await;
+            extra.extend(words.map(|words| ("developerInstructions", json!(words))));
+        }
+        let opener = ThreadOpener {
+            config: &self.agent.config,
+            link,
+            tools_server: &self.agent.servers.tools_server,
+            out: self.out,
+            cwd: &cwd,
+            history: &request.history,
+            extra,
+        };
+        let thread = opener.open(report).await?;
+        self.agent.server.note_policy(&thread.policy);
+        Ok(thread)
+    }
+
+    /// The turn with the words that the request kept of it.
+    fn told_turn(&self, request: &CodexRequest) -> AgentTurn {
+        AgentTurn { context: request.context.clone(), ..self.turn.clone() }
+    }
+
+    /// The folder of the session. It is made if it is missing.
+    fn folder(&self) -> Result<String, AgentError> {
+        let config = &self.agent.config;
+        let folder: PathBuf = match &config.cwd {
+            Some(folder) => folder.clone(),
+            None => config.workspace.join(&self.turn.conversation.0),
+        };
+        let unusable = |error: std::io::Error| {
+            tracing::error!(%error, folder = %folder.display(), "the folder of a session cannot be used");
+            AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
+        };
+        make_workspace(&folder).map_err(unusable)?;
+        folder.to_str().map(str::to_owned).ok_or_else(|| unusable(std::io::ErrorKind::InvalidFilename.into()))
+    }
+
+    /// Starts the turn. A thread that codex has unloaded meanwhile is resumed once.
+    async fn start_turn(
+        &self,
+        used: &LinkUse,
+        thread: OpenThread,
+        request: CodexRequest,
+    ) -> Result<StartedTurn, AgentError> {
+        let (link, mut thread, cwd) = (&used.link, thread, self.folder()?);
+        let mut files = TurnFiles::new(self.agent.servers.pictures().join(&self.turn.id.0));
+        let input = request.wire_input(&mut files, Path::new(&cwd)).map_err(|error| {
+            tracing::error!(%error, "the attachments of a prompt cannot be stored");
+            AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
+        })?;
+        let mut has_resumed = false;
+        loop {
+            let Some(route) = link.attach(&thread.id) else {
+                let busy = AgentErrorKind::Busy { after: None, rate_limited: false };
+                return Err(AgentError::new(busy, TextKey::BrokeCodexEarlier));
+            };
+            let params = self.turn_params(link, &thread, &request, &input).await;
+            let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
+            let error = match link.call("turn/start", Value::Object(params)).await {
+                Ok(answer) => {
+                    let id = answer.result["turn"]["id"].as_str().unwrap_or_default().to_owned();
+                    guard.started(&id);
+                    return Ok(StartedTurn { thread, route, guard, id, _files: files });
+                }
+                Err(error) => error,
+            };
+            tracing::warn!(%error, "codex did not start a turn");
+            if let RpcError::Fault(fault) = &error {
+                guard.never_started();
+                if ThreadFault::of(fault) == ThreadFault::NotLoaded && !has_resumed {
+                    has_resumed = true;
+                    drop((route, guard));
+                    link.remove_thread(&thread.id);
+                    let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
+                    thread = self.open_thread(link, &request, Some(report)).await?;
+                    continue;
+                }
+            }
+            return Err(failure::at_the_start(&error));
+        }
+    }
+
+    async fn turn_params(
+        &self,
+        link: &CodexLink,
+        thread: &OpenThread,
+        request: &CodexRequest,
+        input: &[Value],
+    ) -> Map<String, Value> {
+        let config = &self.agent.config;
+        let mut params = Map::new();
+        params.insert("threadId".to_owned(), json!(thread.id));
+        params.insert("input".to_owned(), json!(input));
+        if let Some(model) = &config.model {
+            params.insert("model".to_owned(), json!(model));
+        }
+        if let Some(effort) = &config.effort {
+            params.insert("effort".to_owned(), json!(effort));
+        }
+        if takes_fragments(link) {
+            let epoch = link.thread(&thread.id).map_or(0, |state| state.epoch);
+            if let Some(fragments) = self.agent.context.fragments(&self.told_turn(request), epoch).await {
+                params.insert("additionalContext".to_owned(), fragments);
+            }
+        }
+        params
+    }
+
+    /// Follows a started turn to its end.
+    async fn follow(&self, link: &Arc<CodexLink>, started: StartedTurn) -> Result<TurnEnd, AgentError> {
+        let StartedTurn { thread, route, mut guard, id, _files } = started;
+        let cwd = self.folder()?;
+        let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
+        self.out.emit(TurnEvent::Upstream(report.to_value()));
+        let facts = json!({ "codex_thread_id": thread.id, "codex_turn_id": id });
+        if let Value::Object(facts) = facts {
+            self.out.emit(TurnEvent::Facts(facts));
+        }
+        let mut turn_loop = TurnLoop::new(self, link, &route.queue, &thread, &id, &cwd);
+        let end = turn_loop.run().await;
+        let must_interrupt = match &end {
+            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => false,
+            LoopEnd::Stopped | LoopEnd::Timeout | LoopEnd::Halted | LoopEnd::UsedUp => true,
+            LoopEnd::Overflow | LoopEnd::Error(_) => true,
+        };
+        if must_interrupt {
+            turn_loop.wind_down().await;
+        } else {
+            guard.ended();
+        }
+        turn_loop.close(&end).await;
+        match end {
+            LoopEnd::Done => Ok(TurnEnd::Done),
+            LoopEnd::Stopped => Ok(TurnEnd::Stopped),
+            LoopEnd::Timeout => Err(cut_short(TextKey::BrokeCodexTime)),
+            LoopEnd::Halted => Err(AgentError::new(AgentErrorKind::CutShort, TextKey::AskHalted)),
+            LoopEnd::UsedUp => Err(cut_short(TextKey::BrokeCodexBudget)),
+            LoopEnd::Interrupted => Err(cut_short(TextKey::BrokeCodexInterrupted)),
+            LoopEnd::Overflow => Err(cut_short(TextKey::BrokeNoRoom)),
+            LoopEnd::Error(error) => Err(error),
+            LoopEnd::Gone(process) => {
+                tracing::error!(%process, "codex died during a turn");
+                Err(failure::died())
+            }
+            LoopEnd::Failed(TurnFailure::ContextFull) => {
+                let guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
+                let words = match turn_loop.compact(guard).await {
+                    true => TextKey::BrokeCodexCompacted,
+                    false => TurnFailure::ContextFull.words(),
+                };
+                Err(cut_short(words))
+            }
+            LoopEnd::Failed(failure) => Err(cut_short(failure.words())),
+        }
+    }
+}
+
+/// Whether this codex takes words beside the prompt. One that does not tell its version is new.
+fn takes_fragments(link: &CodexLink) -> bool {
+    link.version.is_none_or(|(major, minor, _)| (major, minor) >= FRAGMENTS_SINCE)
+}

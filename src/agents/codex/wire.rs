@@ -1,0 +1,233 @@
+//! Parts of codex' protocol: parameters that we send, and the few fields of its answers that we read. Pure.
+//!
+//! Everything is read leniently: codex adds fields and words freely, and a missing one never fails a turn.
+
+use serde_json::{Map, Value, json};
+
+use crate::agents::jsonrpc::RpcFault;
+use crate::config::{CodexConfig, ProfileSetting};
+
+/// Notifications that we have no use for, and that may be many.
+const UNUSED: [&str; 6] = [
+    "item/commandExecution/terminalInteraction",
+    "item/fileChange/outputDelta",
+    "item/plan/delta",
+    "turn/diff/updated",
+    "thread/readState/changed",
+    "thread/started",
+];
+
+/// Code of an answer that says that codex has too much to do. It proves that nothing ran.
+const OVERLOADED: i64 = -32_001;
+
+/// Words in a message of codex that tell us what to do. It has one code for most of its errors.
+const NO_ROLLOUT: &str = "no rollout found";
+const BAD_ID: &str = "invalid session id";
+const ACTIVE_WRITER: &str = "active writer";
+const ARCHIVED: &str = "is archived";
+const NOT_LOADED: &str = "thread not found";
+const NO_ACTIVE_TURN: &str = "no active turn";
+
+/// Parameters of `initialize`.
+pub fn initialize_params() -> Value {
+    json!({
+        "clientInfo": { "name": "talaria", "title": "Talaria", "version": env!("CARGO_PKG_VERSION") },
+        "capabilities": {
+            "experimentalApi": true,
+            "requestAttestation": false,
+            "optOutNotificationMethods": UNUSED,
+        },
+    })
+}
+
+/// Parameters of `thread/start` and `thread/resume` that follow from the configuration. Only what the entry sets is sent:
+/// codex' own configuration decides the rest.
+pub fn thread_params(config: &CodexConfig, cwd: &str) -> Map<String, Value> {
+    let mut params = Map::new();
+    params.insert("cwd".to_owned(), json!(cwd));
+    if let Some(model) = &config.model {
+        params.insert("model".to_owned(), json!(model));
+    }
+    if let Some(sandbox) = config.permissions.sandbox {
+        params.insert("sandbox".to_owned(), json!(sandbox.wire_name()));
+    }
+    if let Some(approval) = config.permissions.approval {
+        params.insert("approvalPolicy".to_owned(), json!(approval.wire_name()));
+    }
+    match &config.profile {
+        ProfileSetting::Named(profile) => _ = params.insert("permissions".to_owned(), json!(profile)),
+        ProfileSetting::Default | ProfileSetting::None => {}
+    }
+    params
+}
+
+/// The rules that hold in a thread, as codex reports them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EffectivePolicy {
+    /// Actions that codex asks for, such as `on-request`; a name of ours for a rule with parts.
+    pub approval: String,
+    /// Kind of the sandbox, such as `workspaceWrite`.
+    pub sandbox: String,
+    /// Name of the permission profile, if there is one.
+    pub profile: Option<String>,
+    /// The model that answers.
+    pub model: Option<String>,
+}
+
+impl EffectivePolicy {
+    /// Reads the answer to `thread/start` or `thread/resume`.
+    pub fn read(answer: &Value) -> Self {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let approval = &answer["approvalPolicy"];
+        let parts = approval.as_object().and_then(|parts| parts.keys().next()).cloned();
+        Self {
+            approval: text(approval).or(parts).unwrap_or_default(),
+            sandbox: text(&answer["sandbox"]["type"])
+                .or_else(|| text(&answer["sandbox"]))
+                .unwrap_or_default(),
+            profile: text(&answer["activePermissionProfile"]["id"]),
+            model: text(&answer["model"]),
+        }
+    }
+
+    /// Whether every command runs without a sandbox and without anybody being asked.
+    pub fn is_unrestricted(&self) -> bool {
+        self.approval == "never" && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
+    }
+}
+
+/// What an error of codex about a thread means for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadFault {
+    /// Codex does not have the thread.
+    Forgotten,
+    /// Another process has the thread open.
+    OpenElsewhere,
+    /// The thread must be taken out of the archive first.
+    Archived,
+    /// The thread must be resumed first.
+    NotLoaded,
+    /// Codex has too much to do, and did nothing.
+    Overloaded,
+    /// Anything else.
+    Other,
+}
+
+impl ThreadFault {
+    /// Reads an error.
+    pub fn of(fault: &RpcFault) -> Self {
+        let says = |words: &str| fault.message.contains(words);
+        if fault.code == OVERLOADED {
+            Self::Overloaded
+        } else if says(NO_ROLLOUT) || says(BAD_ID) {
+            Self::Forgotten
+        } else if says(ACTIVE_WRITER) {
+            Self::OpenElsewhere
+        } else if says(ARCHIVED) {
+            Self::Archived
+        } else if says(NOT_LOADED) {
+            Self::NotLoaded
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Whether an error of `turn/interrupt` says that no turn runs.
+pub fn has_no_turn(fault: &RpcFault) -> bool {
+    fault.message.contains(NO_ACTIVE_TURN)
+}
+
+/// Largest number of characters that codex takes as input, if an error says that there were too many.
+pub fn too_large(fault: &RpcFault) -> Option<u64> {
+    let data = fault.data.as_ref()?;
+    (data["input_error_code"] == "input_too_large").then(|| data["max_chars"].as_u64().unwrap_or_default())
+}
+
+/// The version in `userAgent` of the answer to `initialize`, such as `talaria/0.169.0 (…)`.
+pub fn version(answer: &Value) -> Option<(u64, u64, u64)> {
+    let (_, version) = answer["userAgent"].as_str()?.split_once('/')?;
+    let number = |part: &str| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        part.get(..digits)?.parse().ok()
+    };
+    let mut parts = version.split_whitespace().next()?.splitn(3, '.');
+    Some((number(parts.next()?)?, number(parts.next()?)?, number(parts.next()?)?))
+}
+
+/// The thread that a message belongs to.
+pub fn thread_of(params: &Value) -> Option<&str> {
+    let legacy = || params.get("conversationId");
+    params.get("threadId").or_else(legacy)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ApprovalMode, SandboxMode};
+
+    #[test]
+    fn only_settings_of_the_entry_are_sent() {
+        let mut config = CodexConfig::new("/work".into());
+        assert_eq!(Value::Object(thread_params(&config, "/work/s")), json!({ "cwd": "/work/s" }));
+        config.model = Some("m".into());
+        config.permissions.sandbox = Some(SandboxMode::WorkspaceWrite);
+        config.permissions.approval = Some(ApprovalMode::OnRequest);
+        assert_eq!(
+            Value::Object(thread_params(&config, "/w")),
+            json!({ "cwd": "/w", "model": "m", "sandbox": "workspace-write", "approvalPolicy": "on-request" })
+        );
+        config.permissions.sandbox = None;
+        config.profile = ProfileSetting::Named(":read-only".into());
+        assert_eq!(thread_params(&config, "/w")["permissions"], ":read-only");
+    }
+
+    #[test]
+    fn the_rules_of_a_thread_are_read_and_only_the_worst_are_unrestricted() {
+        let read = |approval: Value, sandbox: &str| {
+            EffectivePolicy::read(&json!({
+                "model": "m", "approvalPolicy": approval, "sandbox": { "type": sandbox },
+                "activePermissionProfile": { "id": ":x", "extends": null },
+            }))
+        };
+        let usual = read(json!("on-request"), "readOnly");
+        assert_eq!((usual.approval.as_str(), usual.sandbox.as_str()), ("on-request", "readOnly"));
+        assert_eq!((usual.profile.as_deref(), usual.model.as_deref()), (Some(":x"), Some("m")));
+        assert!(!usual.is_unrestricted());
+        assert!(!read(json!("never"), "workspaceWrite").is_unrestricted());
+        assert!(!read(json!({ "granular": {} }), "dangerFullAccess").is_unrestricted());
+        assert!(read(json!("never"), "dangerFullAccess").is_unrestricted());
+        assert_eq!(EffectivePolicy::read(&json!({})), EffectivePolicy::default());
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_their_words() {
+        for (code, message, means) in [
+            (-32_600, "no rollout found for thread id 01", ThreadFault::Forgotten),
+            (-32_600, "invalid session id: invalid character", ThreadFault::Forgotten),
+            (-32_600, "thread 01 already has an active writer", ThreadFault::OpenElsewhere),
+            (-32_600, "session 01 is archived. Run `codex unarchive 01`", ThreadFault::Archived),
+            (-32_600, "thread not found: 01", ThreadFault::NotLoaded),
+            (-32_001, "Server overloaded; retry later.", ThreadFault::Overloaded),
+            (-32_603, "internal", ThreadFault::Other),
+        ] {
+            assert_eq!(ThreadFault::of(&RpcFault::new(code, message)), means, "{message}");
+        }
+        let data = json!({ "input_error_code": "input_too_large", "max_chars": 1_048_576 });
+        let large = RpcFault { data: Some(data), ..RpcFault::new(-32_602, "Input exceeds") };
+        assert_eq!(too_large(&large), Some(1_048_576));
+        assert_eq!(too_large(&RpcFault::new(-32_602, "Input exceeds")), None);
+    }
+
+    #[test]
+    fn the_version_is_found_in_the_name_of_the_program() {
+        for (agent, found) in [
+            ("talaria/0.169.0 (Debian 12.0.0; x86_64) unknown (talaria; 0.1.0)", Some((0, 169, 0))),
+            ("talaria/0.130.0-alpha.2 (x)", Some((0, 130, 0))),
+            ("codex", None),
+            ("talaria/next", None),
+        ] {
+            assert_eq!(version(&json!({ "userAgent": agent })), found, "{agent}");
+        }
+    }
+}

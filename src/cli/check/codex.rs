@@ -1,0 +1,234 @@
+//! Checks what agents whose turns codex runs need: the program, its folder, and the variables that its own configuration
+//! wants. Changes nothing, and starts nothing but `codex --version`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use toml_edit::{Document, TableLike};
+
+use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
+use crate::agents::codex::codex_environment;
+use crate::agents::codex::enable::codex_folder;
+use crate::agents::process::environment::is_secret;
+use crate::config::{AgentSettings, CodexConfig, Config, ConfigSources};
+use crate::control::client::{CommandNeed, ControlClient};
+use crate::control::codex::{CodexStatus, CodexStatusRequest};
+use crate::ids::AgentName;
+use crate::rules::AgentRuntime;
+use crate::state_dir::StateDir;
+use crate::store::look as look_into;
+use crate::util::one_line;
+
+/// Largest config.toml that is read, in bytes. People write a few kilobytes.
+const LARGEST: u64 = 1024 * 1024;
+
+/// Characters of a name in codex' configuration that are shown.
+const NAME: usize = 80;
+
+/// An agent whose turns codex runs.
+struct CodexUser<'a> {
+    name: &'a AgentName,
+    codex: &'a CodexConfig,
+    /// It is a model that was switched, and has no keys for codex.
+    is_switched: bool,
+}
+
+/// Describes the codex of each agent whose turns codex runs: by its kind, by the configuration, or by a command.
+pub(super) fn look(config: &Config, sources: &ConfigSources, text: &mut String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return };
+    runtime.block_on(async {
+        let chosen = chosen_runtimes(config, sources).await;
+        let mut found: BTreeMap<&str, Result<CodexBinary, CodexBinaryError>> = BTreeMap::new();
+        for user in users(config, &chosen) {
+            let command = user.codex.command.as_str();
+            let environment = codex_environment(user.codex);
+            if !found.contains_key(command) {
+                found.insert(command, find_codex(command, &environment).await);
+            }
+            if let Some(found) = found.get(command) {
+                describe(&user, found, &environment, text);
+            }
+        }
+    });
+}
+
+/// The agents whose turns codex runs.
+fn users<'a>(
+    config: &'a Config,
+    chosen: &'a BTreeMap<AgentName, AgentRuntime>,
+) -> impl Iterator<Item = CodexUser<'a>> {
+    config.agents.entries.iter().filter_map(|(name, settings)| match settings {
+        AgentSettings::Codex(codex) => Some(CodexUser { name, codex, is_switched: false }),
+        AgentSettings::Model(model) => {
+            let switch = model.switch.as_ref()?;
+            let runtime = chosen.get(name).copied().unwrap_or(switch.runtime);
+            let user = CodexUser { name, codex: &switch.codex, is_switched: true };
+            (runtime == AgentRuntime::CodexAppServer).then_some(user)
+        }
+        AgentSettings::Proxy(_) => None,
+    })
+}
+
+/// Runtimes that were chosen with a command: asks a running process, else reads its database.
+async fn chosen_runtimes(config: &Config, sources: &ConfigSources) -> BTreeMap<AgentName, AgentRuntime> {
+    let Ok(_lock) = StateDir::look_at(&config.home) else {
+        let asked = async {
+            let client = ControlClient::open(&config.home, sources, CommandNeed::Running).await?;
+            client.post::<CodexStatus>("/codex/status", &CodexStatusRequest::default()).await
+        };
+        // Whether it answers is told elsewhere.
+        let agents = asked.await.map(|status| status.agents).unwrap_or_default();
+        return agents
+            .into_iter()
+            .filter_map(|view| Some((AgentName::new(&view.agent)?, view.runtime?)))
+            .collect();
+    };
+    let database = StateDir::database_of(&config.home);
+    if !database.exists() {
+        return BTreeMap::new();
+    }
+    let read = look_into(&database, |tx| tx.runtime_overrides());
+    read.ok().flatten().and_then(Result::ok).unwrap_or_default()
+}
+
+fn describe(
+    user: &CodexUser<'_>,
+    found: &Result<CodexBinary, CodexBinaryError>,
+    environment: &BTreeMap<OsString, OsString>,
+    text: &mut String,
+) {
+    let CodexUser { name, codex, .. } = user;
+    match found {
+        Ok(CodexBinary { program, version }) => {
+            let _ = write!(
+                text,
+                "\nagent `{name}`: codex {version} runs its turns (runtime: codex app-server); its program is {}\n",
+                program.display()
+            );
+        }
+        Err(error) => {
+            let image = match error {
+                CodexBinaryError::Missing { .. } => {
+                    "; the image of Talaria has no codex, so such an agent runs on the host"
+                }
+                CodexBinaryError::TooOld { .. }
+                | CodexBinaryError::NotStarted { .. }
+                | CodexBinaryError::Silent { .. }
+                | CodexBinaryError::NoVersion { .. } => "",
+            };
+            let _ = write!(
+                text,
+                "\nwarning: agent `{name}`: codex runs its turns and cannot be used: {error}; {}{image}\n",
+                error.hint()
+            );
+        }
+    }
+    let Some(folder) = codex_folder(codex) else {
+        let _ = write!(
+            text,
+            "\nwarning: agent `{name}`: codex has no folder, because neither CODEX_HOME nor HOME is set\n"
+        );
+        return;
+    };
+    let there = if folder.is_dir() { "" } else { ", which is not there yet; `codex login` makes it" };
+    let _ =
+        write!(text, "\nagent `{name}`: the folder of codex (CODEX_HOME) is {}{there}\n", folder.display());
+    let ours = |variable: &str| std::env::var_os(variable).is_some();
+    for (provider, variable) in wanted_variables(&folder) {
+        if environment.contains_key(OsStr::new(&variable)) {
+            continue;
+        }
+        let (provider, shown) = (one_line(&provider, NAME), one_line(&variable, NAME));
+        let hint = missing_variable(user, &variable, ours(&variable));
+        let _ = write!(
+            text,
+            "\nwarning: agent `{name}`: codex' configuration wants the variable {shown} for its provider \
+             `{provider}`, and codex would not get it; {hint}\n"
+        );
+    }
+}
+
+/// The next step for a variable that codex does not get.
+fn missing_variable(user: &CodexUser<'_>, variable: &str, is_set: bool) -> String {
+    let CodexUser { name, is_switched, .. } = user;
+    let shown = one_line(variable, NAME);
+    match (is_switched, is_secret(variable), is_set) {
+        // A switched model has no keys for codex.
+        (true, _, _) => {
+            "use an agent of `kind: codex`, which has the keys `env` and `env_passthrough`".to_owned()
+        }
+        (false, true, _) => format!(
+            "it is a secret of Talaria's, which never passes by itself; name another variable in `env_key`, and set it in \
+             `agents.{name}.env`"
+        ),
+        (false, false, true) => format!("add it to `agents.{name}.env_passthrough`"),
+        (false, false, false) => format!(
+            "set it in `agents.{name}.env`, or set {shown} and add it to \
+             `agents.{name}.env_passthrough`"
+        ),
+    }
+}
+
+/// The variables with keys that the providers in use want, each after its provider. Empty for a file that cannot be read:
+/// codex says that itself.
+fn wanted_variables(folder: &Path) -> BTreeSet<(String, String)> {
+    let path = folder.join("config.toml");
+    let is_small = fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
+    let text = if is_small { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+    let Ok(document) = Document::parse(text.as_str()) else { return BTreeSet::new() };
+    let root = document.as_table();
+    let chosen = |table: &dyn TableLike| Some(table.get("model_provider")?.as_str()?.to_owned());
+    let profiles = root.get("profiles").and_then(|profiles| profiles.as_table_like());
+    let profiles = profiles.into_iter().flat_map(|profiles| profiles.iter());
+    let profiles = profiles.filter_map(|(_, profile)| chosen(profile.as_table_like()?));
+    let providers: BTreeSet<_> = chosen(root).into_iter().chain(profiles).collect();
+    let variable = |provider: String| {
+        let key = root.get("model_providers")?.get(&provider)?.get("env_key")?.as_str()?.to_owned();
+        Some((provider, key))
+    };
+    providers.into_iter().filter_map(variable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(toml: &str) -> Vec<(String, String)> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("config.toml"), toml).unwrap();
+        wanted_variables(folder.path()).into_iter().collect()
+    }
+
+    #[test]
+    fn only_providers_in_use_want_their_variable() {
+        let providers = "[model_providers.mine]\nenv_key = 'MINE_KEY'\n[model_providers.other]\nenv_key = \
+                         'OTHER_KEY'\n[model_providers.open]\nbase_url = 'x'\n";
+        let pair = |provider: &str, key: &str| (provider.to_owned(), key.to_owned());
+        assert_eq!(wanted(providers), []);
+        assert_eq!(wanted(&format!("model_provider = 'mine'\n{providers}")), [pair("mine", "MINE_KEY")]);
+        assert_eq!(wanted(&format!("model_provider = 'open'\n{providers}")), []);
+        let profile = format!("{providers}[profiles.work]\nmodel_provider = 'other'\n");
+        assert_eq!(wanted(&profile), [pair("other", "OTHER_KEY")]);
+        for odd in ["", "= x", "model_provider = 5", "model_provider = 'mine'\nmodel_providers = 3"] {
+            assert_eq!(wanted(odd), [], "{odd}");
+        }
+        assert!(wanted_variables(Path::new("/nowhere")).is_empty());
+    }
+
+    #[test]
+    fn each_variable_has_its_way_in() {
+        let name = AgentName::new("coder").unwrap();
+        let codex = CodexConfig::new("/work".into());
+        let hint = |is_switched, variable: &str, is_set| {
+            missing_variable(&CodexUser { name: &name, codex: &codex, is_switched }, variable, is_set)
+        };
+        assert_eq!(hint(false, "MINE", true), "add it to `agents.coder.env_passthrough`");
+        assert!(hint(false, "MINE", false).starts_with("set it in `agents.coder.env`"));
+        assert!(hint(false, "OPENAI_API_KEY", true).contains("a secret of Talaria's"));
+        assert!(hint(true, "MINE", true).contains("`kind: codex`"));
+    }
+}

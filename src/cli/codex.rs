@@ -1,0 +1,171 @@
+//! `talaria codex`: hands the turns of a model agent to codex, and takes them back.
+
+use std::fmt::Write as _;
+
+use clap::Subcommand;
+
+use super::operator::OutputFormat;
+use super::table::table;
+use crate::control::CommandError;
+use crate::control::client::{CommandNeed, ControlClient};
+use crate::control::codex::{
+    CodexProblem, CodexProgram, CodexStatus, CodexStatusRequest, ConfigurationView, RuntimeView,
+    SwitchRequest, SwitchedRuntime,
+};
+use crate::rules::AgentRuntime;
+
+/// Commands about the codex runtime.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum CodexCommand {
+    /// Show the runtime of each agent, and the codex that is installed
+    #[command(
+        after_help = "An agent of kind `model` runs its turns itself (`auto`), or codex does (`codex_app_server`). `runtime:` in its\nentry says which, unless it was switched since.\n\nExamples:\n  talaria codex status\n  talaria codex status --json | jq .agents"
+    )]
+    Status {
+        /// This agent only
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Output format
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// Have codex run the turns of an agent, from its next message on
+    #[command(
+        after_help = "Needs codex 0.125 or newer on this machine (npm install -g @openai/codex), logged in with `codex login`. Writes\nTalaria's MCP servers into $CODEX_HOME/config.toml, between two markers; everything else in that file stays as it\nis. Run it again after a change of `mcp_servers`. Only an agent at OpenAI's own address, or one with `runtime:` in\nits entry, can be switched. Running turns end as they began.\n\nExamples:\n  talaria codex on --dry-run        what would be written\n  talaria codex on\n  talaria codex on --agent small"
+    )]
+    On {
+        /// The agent [default: the default agent, or the only one that can be switched]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Show what would be written for codex, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Output format
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+    /// Have an agent run its turns itself again; the configuration of codex stays as it is
+    #[command(after_help = "Examples:\n  talaria codex off\n  talaria codex off --agent small")]
+    Off {
+        /// The agent [default: the default agent, or the only one that can be switched]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Output format
+        #[command(flatten)]
+        output: OutputFormat,
+    },
+}
+
+impl CodexCommand {
+    pub(super) fn needs(&self) -> CommandNeed {
+        match self {
+            // Works before the first start too, so that a machine can be set up in one go.
+            Self::On { .. } => CommandNeed::NewStore,
+            Self::Status { .. } | Self::Off { .. } => CommandNeed::Store,
+        }
+    }
+
+    pub(super) async fn carry_out(&self, client: &ControlClient) -> Result<String, CommandError> {
+        let (agent, runtime, dry_run, output) = match self {
+            Self::Status { agent, output } => {
+                let asked = CodexStatusRequest { agent: agent.clone() };
+                let status: CodexStatus = client.post("/codex/status", &asked).await?;
+                return Ok(output.show(&status, show_status)?);
+            }
+            Self::On { agent, dry_run, output } => (agent, AgentRuntime::CodexAppServer, *dry_run, output),
+            Self::Off { agent, output } => (agent, AgentRuntime::Auto, false, output),
+        };
+        let asked = SwitchRequest { agent: agent.clone(), runtime, dry_run };
+        let switched: SwitchedRuntime = client.post("/codex/switch", &asked).await?;
+        Ok(output.show(&switched, show_switched)?)
+    }
+}
+
+fn show_status(status: &CodexStatus) -> String {
+    let mut text = match (&status.codex, &status.problem) {
+        (Some(CodexProgram { program, version }), _) => format!("codex {version} ({program})\n"),
+        (None, Some(CodexProblem { message, hint })) => format!("codex cannot be used: {message}; {hint}\n"),
+        (None, None) => String::new(),
+    };
+    if status.agents.is_empty() {
+        return text + "No agent is configured.";
+    }
+    let rows: Vec<_> = status.agents.iter().map(row).collect();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text + &table(["AGENT", "RUNTIME", "NOTE"], &rows)
+}
+
+fn row(view: &RuntimeView) -> [String; 3] {
+    let RuntimeView { agent, runtime, configured, fixed } = view;
+    let runtime_name = runtime.map_or("-", AgentRuntime::name).to_owned();
+    let note = match (fixed, configured) {
+        (Some(why), _) => format!("cannot be switched: {why}"),
+        (None, Some(configured)) if *runtime != Some(*configured) => {
+            format!("chosen with a command; the configuration says {configured}")
+        }
+        (None, _) => String::new(),
+    };
+    [agent.clone(), runtime_name, note]
+}
+
+fn show_switched(switched: &SwitchedRuntime) -> String {
+    let SwitchedRuntime { agent, before, runtime, configured, dry_run, running, .. } = switched;
+    let when = if *running { "from its next message on" } else { "from the next start on" };
+    let mut text = match (dry_run, before, runtime) {
+        (true, ..) => {
+            format!("Nothing was changed. `talaria codex on` would hand the turns of {agent} to codex.\n")
+        }
+        (false, AgentRuntime::Auto, AgentRuntime::CodexAppServer) => {
+            format!("Codex runs the turns of {agent} {when}.\n")
+        }
+        (false, AgentRuntime::CodexAppServer, AgentRuntime::CodexAppServer) => {
+            format!(
+                "Codex runs the turns of {agent} already; its configuration was brought up to date once more.\n"
+            )
+        }
+        (false, AgentRuntime::CodexAppServer, AgentRuntime::Auto) => format!(
+            "The agent {agent} runs its turns itself again {when}. The configuration of codex stays as it is.\n"
+        ),
+        (false, AgentRuntime::Auto, AgentRuntime::Auto) => {
+            format!("The agent {agent} runs its turns itself already.\n")
+        }
+    };
+    if !dry_run && runtime != configured {
+        let _ =
+            writeln!(text, "The configuration says {configured}; this choice wins until it is taken back.");
+    }
+    if let Some(CodexProgram { program, version }) = &switched.codex {
+        let _ = writeln!(text, "\ncodex {version} ({program})");
+    }
+    if let Some(report) = &switched.configuration {
+        describe(report, &mut text);
+        text.push_str(
+            "\nNot available on this runtime: the tools of the agent for files and commands (codex has its own), \
+             /model, /undo, and the sampling settings of apps.\n",
+        );
+        if switched.narrows_access {
+            let _ = writeln!(
+                text,
+                "On this runtime {agent} is for admins and the owner only, because codex acts on the machine; \
+                 `agents.{agent}.access` lets others in."
+            );
+        }
+        text.push_str("Codex has an account of its own: `codex login` logs it in.\n");
+    }
+    text
+}
+
+/// The report about codex' configuration.
+fn describe(report: &ConfigurationView, text: &mut String) {
+    if let Some(file) = &report.file {
+        let _ = writeln!(text, "configuration  {file}");
+    }
+    for line in &report.lines {
+        let _ = writeln!(text, "- {line}");
+    }
+    if let Some(block) = report.block.as_deref().filter(|block| !block.trim().is_empty()) {
+        let _ = writeln!(text, "\n{}", block.trim_end());
+    }
+}

@@ -1,0 +1,93 @@
+//! `/codex-runtime`: shows which runtime the agent of the place has, or switches it. Codex is looked for after the commit.
+
+use talaria_platform::BoxFuture;
+
+use super::after_commit::{CommandAnswer, CommandResult, CommandTask};
+use crate::agents::runtime_switch::{RuntimeChange, RuntimeState};
+use crate::i18n::{LocalizedText, TextKey};
+use crate::rules::AgentRuntime;
+use crate::util::{code_span, one_line};
+
+/// Characters of a word that is repeated to the person.
+const WORD: usize = 64;
+
+/// Shows the runtime of the agent of the place, or switches it to the one that the words behind the command name.
+pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
+    Box::pin(async move {
+        let behind = task.row.behind.trim().to_owned();
+        let lines = match behind.as_str() {
+            "" => show(&task).await?,
+            word => match AgentRuntime::commanded(word) {
+                Some(runtime) => switch(&task, runtime).await?,
+                None => {
+                    return Err(TextKey::RuntimeUnknown.with("word", code_span(&one_line(word, WORD), WORD)));
+                }
+            },
+        };
+        let answer: CommandAnswer = Box::new(move |_, rules| {
+            let lines: Vec<_> = lines.iter().map(|line| rules.words.say(line)).collect();
+            Ok(LocalizedText::Said(lines.join("\n")))
+        });
+        Ok(answer)
+    })
+}
+
+/// The current runtime, where it comes from, and the version of codex.
+async fn show(task: &CommandTask) -> Result<Vec<LocalizedText>, LocalizedText> {
+    let agent = task.agent_of_place().await;
+    let state = task.runtimes.state(&agent).map_err(|why| why.words(&agent))?;
+    let name = agent.as_str();
+    let current = match state.runtime {
+        AgentRuntime::Auto => TextKey::RuntimeIsAuto.with("name", name),
+        AgentRuntime::CodexAppServer => TextKey::RuntimeIsCodex.with("name", name),
+    };
+    let chosen = (state.runtime != state.configured)
+        .then(|| TextKey::RuntimeOverridden.with("runtime", state.configured.name()));
+    let codex = match task.runtimes.find_codex(&agent).await {
+        Ok(codex) => TextKey::RuntimeVersion.with("version", codex.version.to_string()),
+        Err(error) => {
+            tracing::warn!(%error, "codex cannot be used");
+            error.words()
+        }
+    };
+    let usage = TextKey::RuntimeUsage.into();
+    Ok([Some(current), chosen, Some(codex), Some(usage)].into_iter().flatten().collect())
+}
+
+async fn switch(task: &CommandTask, to: AgentRuntime) -> Result<Vec<LocalizedText>, LocalizedText> {
+    let (agent, key) = (task.agent_of_place().await, task.session_key());
+    let is_idle = move |tx: &crate::store::Tx<'_>| {
+        let session = tx.session_for(&key)?;
+        Ok(tx.open_turns(&session.id)?.is_empty())
+    };
+    let changed = task.runtimes.change(&agent, to, Box::new(is_idle)).await;
+    let RuntimeChange { before, state, enabled } = changed.map_err(|refusal| refusal.words(&agent))?;
+    let name = agent.as_str();
+    let mut lines = vec![match (before, to) {
+        (AgentRuntime::Auto, AgentRuntime::Auto) => TextKey::RuntimeStillAuto.with("name", name),
+        (AgentRuntime::CodexAppServer, AgentRuntime::Auto) => TextKey::RuntimeNowAuto.with("name", name),
+        (AgentRuntime::Auto, AgentRuntime::CodexAppServer) => TextKey::RuntimeNowCodex.with("name", name),
+        (AgentRuntime::CodexAppServer, AgentRuntime::CodexAppServer) => {
+            TextKey::RuntimeStillCodex.with("name", name)
+        }
+    }];
+    if state.runtime != state.configured && to == AgentRuntime::Auto {
+        lines.push(TextKey::RuntimeOverridden.with("runtime", state.configured.name()));
+    }
+    if let Some((codex, report)) = enabled {
+        lines.push(TextKey::RuntimeVersion.with("version", codex.version.to_string()));
+        lines.extend(report.migration.lines());
+        lines.extend(on_codex(&state));
+    }
+    Ok(lines)
+}
+
+/// Lines about what is different on codex.
+fn on_codex(state: &RuntimeState) -> Vec<LocalizedText> {
+    let mut lines = vec![TextKey::RuntimeUnavailable.into()];
+    if state.narrows_access {
+        lines.push(TextKey::RuntimeNarrows.with("name", state.agent.as_str()));
+    }
+    lines.push(TextKey::RuntimeLogin.into());
+    lines
+}

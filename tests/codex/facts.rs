@@ -1,0 +1,108 @@
+//! Behaviour of codex that our agent relies on and that no document promises.
+
+use serde_json::{Value, json};
+
+use crate::codex_home::{CodexHome, CodexOptions};
+use crate::direct::{DirectCodex, requests};
+use crate::it::upstream::Gate;
+use crate::it::upstream::Upstream;
+use crate::responses::{calls, is_cut_after, offered, runs, says, says_behind, told};
+
+/// The request for the approval of a command.
+const COMMAND: &str = "item/commandExecution/requestApproval";
+
+async fn started() -> (Upstream, CodexHome, DirectCodex) {
+    let model = Upstream::plain().await;
+    let home = CodexHome::new(&model.url(), &CodexOptions::default());
+    let codex = DirectCodex::start(&home).await;
+    (model, home, codex)
+}
+
+#[tokio::test]
+async fn an_approval_for_the_session_is_forgotten_by_archiving() {
+    let (model, home, mut codex) = started().await;
+    let thread = codex.starts_thread(json!({})).await;
+    let asked = async |codex: &mut DirectCodex| {
+        model.answers(runs("echo one")).answers(says(["done"]));
+        let messages = codex.turn(&thread, "go", &json!({ "decision": "acceptForSession" })).await;
+        requests(&messages).contains(&COMMAND)
+    };
+    assert!(asked(&mut codex).await);
+    assert!(!asked(&mut codex).await);
+    let this = json!({ "threadId": thread });
+    codex.calls("thread/unsubscribe", this.clone()).await.unwrap();
+    codex.resumes(&thread).await;
+    assert!(!asked(&mut codex).await, "a thread stays loaded");
+    codex.calls("thread/archive", this.clone()).await.unwrap();
+    let archived = codex.calls("thread/resume", this.clone()).await.unwrap_err();
+    assert!(archived["message"].as_str().unwrap().contains("is archived"), "{archived}");
+    codex.calls("thread/unarchive", this).await.unwrap();
+    codex.resumes(&thread).await;
+    assert!(asked(&mut codex).await);
+    codex.ends().await;
+    let mut codex = DirectCodex::start(&home).await;
+    codex.resumes(&thread).await;
+    assert!(asked(&mut codex).await, "another process forgets too");
+}
+
+#[tokio::test]
+async fn dynamic_tools_and_the_history_survive_a_restart() {
+    let (model, home, mut codex) = started().await;
+    let tool = json!({ "type": "function", "name": "recall", "description": "recalls", "inputSchema": { "type": "object" } });
+    let thread = codex.starts_thread(json!({ "dynamicTools": [tool] })).await;
+    let item = json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "I am Ann" }] });
+    codex.calls("thread/inject_items", json!({ "threadId": thread, "items": [item] })).await.unwrap();
+    model.answers(says(["Hello"]));
+    codex.turn(&thread, "hi", &Value::Null).await;
+    codex.ends().await;
+
+    let mut codex = DirectCodex::start(&home).await;
+    codex.resumes(&thread).await;
+    model.answers(calls("recall", &json!({}))).answers(says(["done"]));
+    let reply = json!({ "contentItems": [{ "type": "inputText", "text": "a note" }], "success": true });
+    let messages = codex.turn(&thread, "again", &reply).await;
+    assert_eq!(requests(&messages), ["item/tool/call"]);
+    let prompts = model.prompts();
+    assert!(prompts.iter().all(|prompt| offered(prompt).contains(&"recall".to_owned())));
+    let last = told(&prompts[2]);
+    for line in
+        ["user: I am Ann", "user: hi", "assistant: Hello", "user: again", "function_call_output: a note"]
+    {
+        assert!(last.contains(&line.to_owned()), "{line} in {last:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_answer_is_begun_again_as_a_second_message() {
+    let (model, _home, mut codex) = started().await;
+    let thread = codex.starts_thread(json!({})).await;
+    model.answers(is_cut_after("half an")).answers(says(["the whole answer"]));
+    let messages = codex.turn(&thread, "go", &Value::Null).await;
+    let of = |method: &str| {
+        messages.iter().filter(|message| message["method"] == method).cloned().collect::<Vec<_>>()
+    };
+    let words: Vec<_> =
+        of("item/agentMessage/delta").iter().map(|message| message["params"]["delta"].clone()).collect();
+    assert_eq!(words, ["half an", "the whole answer"]);
+    assert_eq!(of("error")[0]["params"]["willRetry"], true);
+    let completed = of("item/completed");
+    let texts: Vec<_> =
+        completed.iter().filter_map(|message| message["params"]["item"]["text"].as_str()).collect();
+    assert_eq!(texts, ["the whole answer"]);
+}
+
+#[tokio::test]
+async fn a_second_turn_joins_the_one_that_runs() {
+    let (model, _home, mut codex) = started().await;
+    let thread = codex.starts_thread(json!({})).await;
+    let gate = Gate::new();
+    model.answers(says_behind("one", &gate, " two")).answers(says(["three"]));
+    let start = |text: &str| json!({ "threadId": thread, "input": [{ "type": "text", "text": text }] });
+    let first = codex.calls("turn/start", start("first")).await.unwrap();
+    gate.is_reached().await;
+    let second = codex.calls("turn/start", start("second")).await.unwrap();
+    assert_eq!(first["turn"]["id"], second["turn"]["id"]);
+    gate.open();
+    while codex.next().await["method"] != "turn/completed" {}
+    codex.ends().await;
+}

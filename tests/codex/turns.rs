@@ -1,0 +1,102 @@
+//! Turns without asks.
+
+use serde_json::json;
+
+use crate::it::upstream::Gate;
+use crate::responses::{says, says_behind, thinks_and_says, told};
+use crate::scene::{Scene, completion, text_of};
+
+/// The smallest picture.
+const PICTURE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_turns_in_a_room_are_one_conversation() {
+    let mut scene = Scene::start().await;
+    scene.model.answers(says(["Hello, ", "Ann."])).answers(says(["You are Ann."]));
+    assert_eq!(scene.turn("my name is Ann").await, "Hello, Ann.");
+    assert_eq!(scene.turn("who am I?").await, "You are Ann.");
+    let prompts = scene.model.prompts();
+    assert_eq!(prompts.len(), 2, "{scene}");
+    let last = told(&prompts[1]);
+    let said = |words: &str| last.iter().filter(|line| line.contains(words)).count();
+    assert_eq!((said("my name is Ann"), said("Hello, Ann."), said("who am I?")), (1, 1, 1), "{last:#?}");
+    assert_eq!(scene.codex_processes().len(), 1, "one process serves both");
+    scene.assert_only_responses();
+    scene.gateway_ends_by(rustix::process::Signal::TERM).await;
+    scene.nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_grows_while_the_model_speaks() {
+    let scene = Scene::start().await;
+    let gate = Gate::new();
+    scene.model.answers(says_behind("First this", &gate, ", then that."));
+    let question = scene.says("go");
+    scene.answers_with(&question, "First this").await;
+    gate.open();
+    assert_eq!(scene.ends(&question).await, "First this, then that.");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thought_is_no_part_of_the_answer() {
+    let scene = Scene::start().await;
+    scene.model.answers(thinks_and_says("**Weighing** the words", "Four."));
+    let record = scene.runs(&json!({ "input": "2 + 2?" }), "deny").await;
+    assert_eq!((&record["status"], &record["output"]), (&json!("completed"), &json!("Four.")), "{scene}");
+    scene.model.answers(thinks_and_says("**Weighing** the words", "Five."));
+    assert_eq!(scene.turn("2 + 3?").await, "Five.");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_rooms_are_served_at_once_by_one_process() {
+    let scene = Scene::start().await;
+    let gate = Gate::new();
+    for _ in 0..4 {
+        scene.model.answers(says_behind("half", &gate, " and half"));
+    }
+    let rooms = ["north", "east", "south", "west"];
+    let questions = rooms.map(|room| scene.says_in(room, &format!("I am in the {room}")));
+    scene.model.has_prompts(4).await;
+    assert_eq!(scene.codex_processes().len(), 1, "{scene}");
+    gate.open();
+    for question in &questions {
+        assert_eq!(scene.ends(question).await, "half and half");
+    }
+    for room in rooms {
+        scene.model.answers(says(["again"]));
+        let question = scene.says_in(room, "where am I?");
+        assert_eq!(scene.ends(&question).await, "again");
+        let told = told(scene.model.prompts().last().unwrap()).join("\n");
+        for other in rooms {
+            assert_eq!(told.contains(&format!("I am in the {other}")), other == room, "{told}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_picture_reaches_the_model() {
+    let scene = Scene::start().await;
+    scene.model.answers(says(["A dot."]));
+    let picture = json!({ "type": "image_url", "image_url": { "url": PICTURE } });
+    let content = json!([{ "type": "text", "text": "what is this?" }, picture]);
+    let (status, answer) = scene.posts("/v1/chat/completions", &completion(content)).await;
+    assert_eq!((status, text_of(&answer)), (200, "A dot."), "{answer}\n{scene}");
+    let told = told(&scene.model.prompt());
+    assert!(told.last().unwrap().contains("what is this?"), "{told:#?}");
+    assert!(told.last().unwrap().contains(PICTURE), "{told:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_names_its_thread_and_its_turn() {
+    let scene = Scene::start().await;
+    scene.model.answers(says(["Hello."]));
+    let record = scene.runs(&json!({ "input": "hi", "session_id": "s" }), "deny").await;
+    assert_eq!((&record["status"], &record["output"]), (&json!("completed"), &json!("Hello.")), "{scene}");
+    assert!(record["codex_thread_id"].is_string() && record["codex_turn_id"].is_string(), "{record}");
+    assert_eq!((&record["completed"], &record["partial"]), (&json!(true), &json!(false)), "{record}");
+    scene.model.answers(says(["Again."]));
+    let next = scene.runs(&json!({ "input": "and?", "session_id": "s" }), "deny").await;
+    assert_eq!(next["codex_thread_id"], record["codex_thread_id"], "{next}");
+    assert_ne!(next["codex_turn_id"], record["codex_turn_id"], "{next}");
+    scene.assert_only_responses();
+}

@@ -1,0 +1,127 @@
+//! A gateway whose agent is a codex agent with a scripted codex behind it. On the real clock: processes see no other.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use talaria::agent::AgentTable;
+use talaria::agents::AgentServices;
+use talaria::agents::codex::CodexAgent;
+use talaria::agents::process::count_children;
+use talaria::config::CodexConfig;
+use talaria::ids::{AgentName, SessionId};
+use talaria_platform::ShowMode;
+use tempfile::TempDir;
+
+use super::scripted_peer::{Scenario, ScriptedCodex};
+use crate::support::gateway::{AgentBuilder, Setup, TestGateway};
+use crate::support::room::Room;
+use crate::support::served::{Served, settings};
+
+/// Longest wait. Only a failure takes this long.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A room, a gateway, and codex.
+pub struct CodexScene {
+    pub codex: ScriptedCodex,
+    pub gateway: TestGateway,
+    /// Holds the folders of the sessions.
+    workspace: TempDir,
+}
+
+impl CodexScene {
+    pub async fn with(scenario: Scenario) -> Self {
+        Self::as_set(scenario, |_| {}).await
+    }
+
+    /// With a change of the agent's configuration.
+    pub async fn as_set(scenario: Scenario, change: impl FnOnce(&mut CodexConfig)) -> Self {
+        Self::of(scenario, Setup::default(), change).await
+    }
+
+    pub async fn of(scenario: Scenario, setup: Setup, change: impl FnOnce(&mut CodexConfig)) -> Self {
+        let codex = ScriptedCodex::new(&scenario);
+        let workspace = tempfile::tempdir().unwrap();
+        let mut config = CodexConfig::new(workspace.path().to_owned());
+        config.command = codex.command().display().to_string();
+        change(&mut config);
+        let build: AgentBuilder = Arc::new(move |services: &AgentServices| {
+            let agent = CodexAgent::new(config.clone(), services);
+            AgentTable::new(AgentName::proxy(), Arc::new(agent))
+        });
+        // Every change is shown at once.
+        let show = ShowMode::Edit { pause: Duration::from_millis(1) };
+        let gateway = TestGateway::with(Setup { build: Some(build), show, ..setup }).await;
+        Self { codex, gateway, workspace }
+    }
+
+    /// A server over HTTP in front of the same agent.
+    pub async fn served(self) -> (Served, ScriptedCodex, TempDir) {
+        (Served::of(self.gateway, settings()).await, self.codex, self.workspace)
+    }
+
+    pub fn room(&self) -> Room {
+        self.gateway.room()
+    }
+
+    /// Ann asks, and the room comes to show this.
+    pub async fn asks(&self, question: &str, answer: &str) {
+        self.room().says("@ann", question).await;
+        self.shows(answer).await;
+    }
+
+    /// Waits until the room shows this, and its answer is complete.
+    pub async fn shows(&self, words: &str) {
+        self.comes_to(words, || {
+            let room = self.room().now();
+            room.contains(words) && !room.contains("bot…")
+        })
+        .await;
+    }
+
+    /// The only folder of a session.
+    pub fn session_folder(&self) -> PathBuf {
+        let mut folders = std::fs::read_dir(self.workspace.path()).unwrap();
+        folders.next().expect("a session has a folder").unwrap().path()
+    }
+
+    /// The last report of the agent about the only session.
+    pub async fn report(&self) -> Option<Value> {
+        let name = self.session_folder().file_name().unwrap().to_str().unwrap().to_owned();
+        let read = self
+            .gateway
+            .store()
+            .read(move |tx| tx.agent_session(&SessionId(name.clone()), &AgentName::proxy()));
+        read.await.unwrap().upstream
+    }
+
+    /// Waits until this holds.
+    pub async fn comes_to(&self, what: &str, holds: impl Fn() -> bool) {
+        let waiting = async {
+            while !holds() {
+                tokio::task::yield_now().await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
+            panic!("it never came to that: {what}\n{}\n{}", self.room().now(), self.codex.history());
+        }
+    }
+
+    /// Waits until codex has received so many messages with this method.
+    pub async fn receives(&self, method: &str, count: usize) {
+        self.comes_to(method, || self.codex.received(method).len() >= count).await;
+    }
+
+    /// Number of processes of ours that run, with their shims.
+    pub fn children(&self) -> usize {
+        count_children(self.gateway.home())
+    }
+
+    /// Ends the gateway; afterwards no process is left.
+    pub async fn ends(mut self) {
+        let home = self.gateway.home().to_owned();
+        self.gateway.drain().await;
+        assert_eq!(count_children(&home), 0, "no process is left");
+    }
+}
