@@ -13,8 +13,17 @@ mod it {
     pub mod upstream;
 }
 
+/// The real codex and its scripted provider.
+#[path = "../codex"]
+#[allow(dead_code, reason = "the tests of codex use the rest")]
+mod codex_parts {
+    pub mod codex_home;
+    pub mod responses;
+}
+
 mod answering;
 mod asks;
+mod codex;
 mod conformance;
 mod deleting;
 mod hostile;
