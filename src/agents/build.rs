@@ -87,7 +87,7 @@ fn build_one(
             let tools = AgentTools::new(config, services)
                 .map_err(|error| AgentBuildError::Workspace { agent: name.clone(), error })?;
             let model: SharedAgent = Arc::new(ModelAgent::new(config.clone(), tools)?);
-            match &config.switch {
+            match config.switch.as_deref() {
                 Some(SwitchConfig { codex, .. }) => {
                     let codex =
                         Arc::new(CodexAgent::with_tools(codex.clone(), model.about().learns, services));

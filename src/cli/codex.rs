@@ -94,7 +94,8 @@ fn show_status(status: &CodexStatus) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    text + &table(["AGENT", "RUNTIME", "NOTE"], &rows)
+    text.push_str(&table(["AGENT", "RUNTIME", "NOTE"], &rows));
+    text
 }
 
 fn row(view: &RuntimeView) -> [String; 3] {

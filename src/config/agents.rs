@@ -133,7 +133,7 @@ impl AgentSettings {
     /// Settings for handing the agent to codex; `None` for an agent that cannot be switched.
     pub fn switch(&self) -> Option<&SwitchConfig> {
         match self {
-            Self::Model(model) => model.switch.as_ref(),
+            Self::Model(model) => model.switch.as_deref(),
             Self::Proxy(_) | Self::Codex(_) => None,
         }
     }

@@ -28,9 +28,11 @@ async fn a_command_of_codex_behind_a_relay_is_approved_from_an_encrypted_room() 
     let note = codex.path().join("note.txt");
     let command = format!("echo watered > {}", note.display());
     let rest = Gate::new();
-    model
-        .answers(responses::runs(&command))
-        .answers(responses::says_behind("I have watered", &rest, " the garden."));
+    model.answers(responses::runs(&command)).answers(responses::says_behind(
+        "I have watered",
+        &rest,
+        " the garden.",
+    ));
 
     let home = Talaria::new()
         .var("HOME", &codex.path().display().to_string())
@@ -80,7 +82,11 @@ async fn a_command_of_codex_behind_a_relay_is_approved_from_an_encrypted_room() 
         shown.iter().find(is_answer).filter(|message| message.encrypted).cloned()
     };
     let answer = ann.sees(&room, "the answer", answered).await;
-    assert_eq!((&answer.id, &answer.id), (&step.id, &draft.id), "one message has the step, the draft and the answer");
+    assert_eq!(
+        (&answer.id, &answer.id),
+        (&step.id, &draft.id),
+        "one message has the step, the draft and the answer"
+    );
 
     let outputs = model.prompts().pop().unwrap().json();
     let is_output = |item: &&serde_json::Value| item["type"] == json!("function_call_output");

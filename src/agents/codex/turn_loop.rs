@@ -162,7 +162,8 @@ impl<'a> TurnLoop<'a> {
             match item {
                 Some(QueueItem::Message(message)) if message.request.is_some() => {}
                 Some(QueueItem::Message(message)) => {
-                    if self.take(message).await.is_some() {
+                    let end = self.take(message).await;
+                    if end.is_some() {
                         return;
                     }
                 }

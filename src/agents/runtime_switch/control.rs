@@ -188,7 +188,9 @@ impl RuntimeControl {
             None => Err(FixedRuntime::NoAgent),
             Some(AgentSettings::Proxy(_)) => Err(FixedRuntime::Proxy),
             Some(AgentSettings::Codex(_)) => Err(FixedRuntime::Codex),
-            Some(AgentSettings::Model(model)) => model.switch.clone().ok_or(FixedRuntime::Private),
+            Some(AgentSettings::Model(model)) => {
+                model.switch.as_deref().cloned().ok_or(FixedRuntime::Private)
+            }
         }
     }
 

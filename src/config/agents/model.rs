@@ -52,7 +52,7 @@ pub struct ModelConfig {
     /// Time limit of one turn.
     pub turn_timeout: Duration,
     /// Settings for handing its turns to codex; `None` if that is not possible.
-    pub switch: Option<SwitchConfig>,
+    pub switch: Option<Box<SwitchConfig>>,
 }
 
 /// As written.
@@ -181,7 +181,7 @@ impl ConfigResolver<'_> {
             ));
         }
         Some(ModelConfig {
-            switch: SwitchConfig::of(agent, &url, runtime, self.home),
+            switch: SwitchConfig::of(agent, &url, runtime, self.home).map(Box::new),
             url,
             key,
             models: vec![model.value.clone()],

@@ -73,7 +73,7 @@ impl ConfigResolver<'_> {
     ) {
         self.add_models(name, written.models, config);
         if written.runtime.is_some() {
-            config.switch = SwitchConfig::of(name, &config.url, written.runtime, self.home);
+            config.switch = SwitchConfig::of(name, &config.url, written.runtime, self.home).map(Box::new);
         }
         config.workspace = self.folder(&["agents", name, "workspace"], written.workspace.clone());
         let errors_before = self.errors.len();

@@ -77,8 +77,10 @@ mod tests {
 
     #[test]
     fn every_relayed_text_goes_over_as_it_is() {
-        for text in RELAYED {
-            let words = match text.gaps() {
+        let relayed: Vec<_> = TextKey::ALL.iter().copied().filter(|text| is_relayed(*text)).collect();
+        assert!(relayed.len() > 4, "{relayed:?}");
+        for text in relayed {
+            let words: LocalizedText = match text.gaps() {
                 [] => text.into(),
                 gaps => {
                     gaps.iter().fold(text.into(), |words: LocalizedText, gap| words.with(gap, "`some name`"))

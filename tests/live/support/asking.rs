@@ -8,7 +8,7 @@ use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm,
     Ask, AskChoice, LearningTools, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
 };
-use talaria::config::{Config, ConfigSources, ReviewConfig};
+use talaria::config::{Config, ConfigSources, ReviewConfig, StepsSetting};
 use talaria::delivery::DisplaySettings;
 use talaria::gateway::plan::{self, RunMode};
 use talaria::gateway::{Gateway, GatewayParts};
@@ -70,7 +70,7 @@ impl Asking {
                 ask_for,
                 review: ReviewConfig::default(),
             },
-            display: DisplaySettings { steps: true, edits: 100, reactions: false },
+            display: DisplaySettings { steps: StepsSetting::Line, edits: 100, reactions: false },
             live: LiveRules::new(config.rules.clone()),
             skills: None,
             switches: talaria::agents::runtime_switch::SwitchTable::default(),
