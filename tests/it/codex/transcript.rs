@@ -113,6 +113,6 @@ async fn half_a_message_is_stored_whole_although_a_command_ended_meanwhile() {
     scene.asks("/stop", "(stopped)").await;
     let stored = stored(&scene);
     assert_eq!((stored[2].as_str(), stored[3].as_str()), ("tool: over\n", "assistant: It is over"));
-    assert_eq!(stored[4..], [format!("assistant: {NO_ANSWER}")]);
+    assert_eq!(stored.len(), 4);
     scene.ends().await;
 }
