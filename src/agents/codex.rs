@@ -1,8 +1,8 @@
 //! The agent of kind `codex`: turns by a `codex app-server` that runs on this machine.
 //!
-//! One process serves all turns of an agent ([`AppServer`]). Each session has a thread of its own in it
-//! ([`threads`]), whose id is stored with the session and resumed after a restart. A turn ([`turn_run`]) is started in the
-//! thread and followed ([`turn_loop`]) until codex ends it. A turn that may have run is never run again by itself.
+//! One process serves all turns of an agent (`AppServer`). Each session has a thread of its own in it
+//! (`threads`), whose id is stored with the session and resumed after a restart. A turn (`turn_run`) is started in the
+//! thread and followed (`turn_loop`) until codex ends it. A turn that may have run is never run again by itself.
 
 pub mod account;
 mod app_server;

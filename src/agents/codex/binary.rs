@@ -1,6 +1,6 @@
 //! Finds the `codex` program and checks its version.
 //!
-//! `codex --version` runs once per call of [`find_codex`], within [`VERSION_TIME`]. Callers that need the version twice
+//! `codex --version` runs once per call of [`find_codex`], within `VERSION_TIME`. Callers that need the version twice
 //! keep the result.
 
 use std::collections::BTreeMap;
