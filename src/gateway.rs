@@ -206,7 +206,9 @@ impl Gateway {
     /// Recovers turns and messages that an earlier process left, and starts the platforms.
     pub async fn start(parts: GatewayParts) -> Result<Self, StartError> {
         // Before any turn is prepared.
-        parts.live.load_overrides(parts.store.read(|tx| tx.runtime_overrides()).await?);
+        let switchable = parts.live.now().agents.switchable();
+        let chosen = parts.store.write(move |tx| tx.keep_runtime_overrides(&switchable));
+        parts.live.load_overrides(chosen.await?);
         let runtimes = RuntimeControl::new(parts.store.clone(), parts.live.clone(), parts.switches);
         let metrics = Arc::new(Metrics::new(&parts.store));
         let mut delivery = Delivery::new(metrics.clone());
