@@ -144,7 +144,8 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         },
         live: live.clone(),
         skills: Some(services.skills.clone()),
-        switches: SwitchTable::new(config, Some(services.host.clone())),
+        switches: SwitchTable::new(config, Some(services.host.clone()))
+            .reloading(Some(services.codex.clone())),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))

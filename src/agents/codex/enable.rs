@@ -12,9 +12,10 @@ use std::sync::Arc;
 use super::binary::CodexBinary;
 use super::environment::codex_environment;
 use super::migration::{
-    FileProblem, FinishedMigration, MigratedAgent, MigrationError, MigrationMode, MigrationReport,
-    PluginListing, ToolsServer, WantedEntries, find_codex_home, is_unmigrated, migrate,
+    FileProblem, FinishedMigration, MigratedAgent, MigrationError, MigrationMode, MigrationOutcome,
+    MigrationReport, PluginListing, ToolsServer, WantedEntries, find_codex_home, is_unmigrated, migrate,
 };
+use super::servers::CodexServers;
 use crate::agents::process::ProcessHost;
 use crate::config::{CodexConfig, Config, McpServerConfig};
 
@@ -32,6 +33,8 @@ pub struct EnableSources {
     pub file: Option<PathBuf>,
     /// Starts codex to ask for its plugins; without it they are not known.
     pub host: Option<Arc<ProcessHost>>,
+    /// Codex processes that read the file again once it is written.
+    pub running: Option<Arc<CodexServers>>,
 }
 
 /// A config.toml of codex, by the agents that read it.
@@ -61,7 +64,7 @@ impl EnableSources {
     pub fn new(config: &Config, host: Option<Arc<ProcessHost>>) -> Self {
         let (mcp_servers, home, file) =
             (config.mcp_servers.clone(), config.home.clone(), config.file.clone());
-        Self { mcp_servers, home, file, host }
+        Self { mcp_servers, home, file, host, running: None }
     }
 }
 
@@ -93,6 +96,9 @@ impl SharedCodexHome {
             Some(_) | None => None,
         };
         let FinishedMigration { block, report } = migrate(folder.clone(), self.wanted(plugins), mode).await;
+        if let (MigrationOutcome::Written, Some(running)) = (report.outcome, &self.sources.running) {
+            running.reload_configuration().await;
+        }
         EnableReport { file: Some(folder.join("config.toml")), block, migration: report }
     }
 
@@ -110,7 +116,7 @@ impl SharedCodexHome {
     }
 
     fn wanted(&self, plugins: Option<PluginListing>) -> WantedEntries {
-        let EnableSources { mcp_servers, home, file, host: _ } = &self.sources;
+        let EnableSources { mcp_servers, home, file, host: _, running: _ } = &self.sources;
         let agents: Vec<_> = self.agents().cloned().collect();
         let tools_server = own_tools_server(home, file.as_deref());
         WantedEntries::of_agents(&agents, mcp_servers.clone(), tools_server, plugins)

@@ -12,9 +12,9 @@ use tokio::sync::Mutex;
 
 use super::report::{FixedRuntime, RuntimeRefusal};
 use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
-use crate::agents::codex::codex_environment;
 use crate::agents::codex::enable::{EnableReport, EnableSources, SharedCodexHome};
 use crate::agents::codex::migration::{MigratedAgent, MigrationMode};
+use crate::agents::codex::{CodexServers, codex_environment};
 use crate::agents::process::ProcessHost;
 use crate::config::{AgentSettings, CodexConfig, Config};
 use crate::ids::AgentName;
@@ -94,6 +94,12 @@ impl SwitchTable {
     pub fn new(config: &Config, host: Option<Arc<ProcessHost>>) -> Self {
         Self { agents: config.agents.entries.clone(), sources: EnableSources::new(config, host) }
     }
+
+    /// These codex processes read their configuration again once it is written.
+    pub fn reloading(mut self, running: Option<Arc<CodexServers>>) -> Self {
+        self.sources.running = running;
+        self
+    }
 }
 
 impl RuntimeControl {
@@ -106,7 +112,8 @@ impl RuntimeControl {
     /// Uses the settings of another configuration from now on.
     pub fn replace(&self, config: &Config) {
         let mut table = self.table.write();
-        *table = Arc::new(SwitchTable::new(config, table.sources.host.clone()));
+        let EnableSources { host, running, .. } = &table.sources;
+        *table = Arc::new(SwitchTable::new(config, host.clone()).reloading(running.clone()));
     }
 
     /// The runtime of every agent, by name; or why codex cannot run its turns.
