@@ -39,7 +39,7 @@ pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     // Asked at most once, and only if somebody wants to know.
     let gateway = LazyCell::new(|| ask_gateway(config, sources));
     look_at_servers(config, &gateway, &mut text);
-    codex::look(config, sources, &mut text);
+    codex::look(config, sources, |agent| agent_lines(config, &gateway, agent), &mut text);
     if !sources.serve {
         let problems = config.platforms.iter().filter_map(|(name, platform)| {
             let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;
@@ -202,6 +202,18 @@ fn look_at_servers(config: &Config, gateway: &LazyAnswer<impl FnOnce() -> Gatewa
         },
     };
     mcp_servers::look(config, std::env::var_os("PATH").as_deref(), &running, text);
+}
+
+/// Lines of the running gateway about an agent; none if no gateway runs.
+fn agent_lines(
+    config: &Config,
+    gateway: &LazyAnswer<impl FnOnce() -> GatewayAnswer>,
+    agent: &AgentName,
+) -> Vec<String> {
+    let is_running = StateDir::holder(&config.home).is_some();
+    let status = is_running.then(|| gateway.as_ref().ok()).flatten().map(|(status, _)| status);
+    let found = status.and_then(|status| status.agents.iter().find(|found| found.name == agent.as_str()));
+    found.map(|found| found.lines.clone()).unwrap_or_default()
 }
 
 /// Describes a running gateway and the people that it refused.

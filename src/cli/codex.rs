@@ -150,7 +150,7 @@ fn show_switched(switched: &SwitchedRuntime) -> String {
         if *switchable {
             text.push_str(
                 "\nNot available on this runtime: the tools of the agent for files and commands (codex has its own), \
-                 /model, /undo, and the sampling settings of apps.\n",
+                 /model, and the sampling settings of apps.\n",
             );
         }
         if switched.narrows_access {

@@ -126,7 +126,7 @@ impl StreamFormat for RunEvents {
         if !is_told {
             data["output"] = out.long(&end.text);
         }
-        if let remarks @ [_, ..] = end.remarks().as_slice() {
+        if let remarks @ [_, ..] = end.remarks() {
             data["remarks"] = json!(remarks);
         }
         if let Some(failure) = &end.failure {

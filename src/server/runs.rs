@@ -106,9 +106,10 @@ pub struct RunView {
     codex_thread_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     codex_turn_id: Option<String>,
-    /// Sentences of ours below the answer, such as that something was declined without asking anybody.
+    /// Sentences of ours below the answer, such as that something was declined without asking anybody: `message` is for
+    /// people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    remarks: Vec<String>,
+    remarks: Vec<serde_json::Value>,
     /// Why it failed, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -219,7 +220,7 @@ pub async fn show(
         partial: ended.as_ref().map(TurnResult::is_partial),
         codex_thread_id: ended.as_ref().and_then(|ended| ended.fact("codex_thread_id")),
         codex_turn_id: ended.as_ref().and_then(|ended| ended.fact("codex_turn_id")),
-        remarks: ended.as_ref().map(TurnResult::remarks).unwrap_or_default(),
+        remarks: ended.as_ref().map(|ended| ended.remarks().to_vec()).unwrap_or_default(),
         code: ended.as_ref().filter(|_| failure.is_some()).map(TurnResult::code),
         output: ended.map(|ended| frames.long(&ended.text)),
         error: failure,

@@ -177,10 +177,10 @@ impl TurnResult {
         !self.is_completed() && !self.text.trim().is_empty()
     }
 
-    /// Sentences of ours below the answer, such as that something was declined.
-    pub fn remarks(&self) -> Vec<String> {
-        let remarks = self.facts.get(REMARKS_FACT).and_then(Value::as_array).into_iter().flatten();
-        remarks.filter_map(|remark| remark["message"].as_str()).map(str::to_owned).collect()
+    /// Sentences of ours below the answer, such as that something was declined. Each is the JSON form of a
+    /// [`RelayedRemark`](crate::openai::wire::RelayedRemark).
+    pub fn remarks(&self) -> &[Value] {
+        self.facts.get(REMARKS_FACT).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// A text that the agent reported under this name.

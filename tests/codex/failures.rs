@@ -69,6 +69,11 @@ async fn a_missing_key_is_told() {
     assert!(scene.model.prompts().is_empty());
     let checked = scene.checks().await;
     assert!(checked.contains(KEY_VARIABLE), "{checked}");
+    // The codex that runs tells its rules too.
+    assert!(
+        checked.contains("The last answer came from model scripted, with approvals on-request"),
+        "{checked}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -181,6 +181,17 @@ impl Scene {
         self.codex_processes().into_iter().for_each(processes::kill);
     }
 
+    /// Waits until one codex is left. While it starts another program, that has codex' name for a moment.
+    pub async fn one_codex_is_left(&self) {
+        let alone = async {
+            while self.codex_processes().len() != 1 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let is_alone = tokio::time::timeout(PATIENCE, alone).await.is_ok();
+        assert!(is_alone, "one codex should run, not {:?}\n{self}", self.codex_processes());
+    }
+
     /// Waits until neither codex nor anything that it started is left.
     pub async fn nothing_is_left(&self) {
         self.only_these_are_left(&[]).await;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::codex_parts::codex_home::{CodexHome, CodexOptions, KEY, KEY_VARIABLE};
 use crate::codex_parts::responses;
-use crate::it::binary::Talaria;
+use crate::it::binary::{Process, Talaria};
 use crate::it::upstream::{Gate, Upstream};
 use crate::support::gateway::Gateway;
 use crate::support::homeserver::Homeserver;
@@ -15,6 +15,20 @@ use crate::support::shown::Shown;
 
 /// The owner's key of the agent server.
 const OWNER: &str = "a-key-of-the-owner-that-is-long-enough";
+
+/// The agent server. Its log is shown if the test fails.
+struct AgentServer(Process);
+
+impl Drop for AgentServer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            #[expect(clippy::print_stderr, reason = "half of what there is to know about a failure")]
+            {
+                eprintln!("agent server:\n{}", self.0.so_far());
+            }
+        }
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_of_codex_behind_a_relay_is_approved_from_an_encrypted_room() {
@@ -45,8 +59,8 @@ async fn a_command_of_codex_behind_a_relay_is_approved_from_an_encrypted_room() 
             codex.codex_home().display(),
             codex.workspace().display(),
         ));
-    let mut server = home.starts();
-    let address = server.serves().await;
+    let mut server = AgentServer(home.starts());
+    let address = server.0.serves().await;
     let mut gateway = Gateway::new(&homeserver, &bot, &address, &[&ann.id]);
     gateway.sets("GATEWAY_PROXY_KEY", OWNER);
     gateway.sets("MATRIX_TRUST", "any");
@@ -55,8 +69,8 @@ async fn a_command_of_codex_behind_a_relay_is_approved_from_an_encrypted_room() 
 
     ann.says(&room, "water the garden").await;
     let asks = |shown: &[Shown]| {
-        let ask = shown.iter().find(|message| message.text().contains(&command));
-        ask.filter(|message| message.sender == bot.id && message.text().contains("/approve")).cloned()
+        let is_ask = |text: &str| text.contains(&command) && text.contains("`/approve ");
+        shown.iter().find(|message| message.sender == bot.id && is_ask(message.text())).cloned()
     };
     let ask = ann.sees(&room, "the exact command with a code", asks).await;
     assert!(ask.encrypted && ask.readable);
@@ -68,9 +82,10 @@ async fn a_command_of_codex_behind_a_relay_is_approved_from_an_encrypted_room() 
     assert!(!note.exists(), "nothing runs before it is approved");
     ann.replies(&room, &ask.id, "/approve").await;
 
-    // The draft has the step and the first words while the model still holds the rest back.
+    // The draft has the first words while the model still holds the rest back. Its last letter may come later: more could
+    // follow that changes it.
     let drafted = |shown: &[Shown]| {
-        let draft = shown.iter().find(|message| message.text().contains("I have watered"));
+        let draft = shown.iter().find(|message| message.text().contains("I have water"));
         draft.filter(|message| message.encrypted).cloned()
     };
     let draft = ann.sees(&room, "the beginning of the answer", drafted).await;

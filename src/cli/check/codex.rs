@@ -38,29 +38,33 @@ struct CodexUser<'a> {
 }
 
 /// Describes the codex of each agent whose turns codex runs: by its kind, by the configuration, or by a command.
-pub(super) fn look(config: &Config, sources: &ConfigSources, text: &mut String) {
+/// `running_lines` are the lines of the running gateway about an agent: its account, its rules and its limits.
+pub(super) fn look(
+    config: &Config,
+    sources: &ConfigSources,
+    running_lines: impl Fn(&AgentName) -> Vec<String>,
+    text: &mut String,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };
-    runtime.block_on(async {
-        let chosen = chosen_runtimes(config, sources).await;
-        let mut found: BTreeMap<&str, Result<CodexBinary, CodexBinaryError>> = BTreeMap::new();
-        for user in users(config, &chosen) {
-            let command = user.codex.command.as_str();
-            let environment = codex_environment(user.codex);
-            if !found.contains_key(command) {
-                found.insert(command, find_codex(command, &environment).await);
-            }
-            if let Some(found) = found.get(command) {
-                describe(&user, found, &environment, text);
-            }
+    let chosen = runtime.block_on(chosen_runtimes(config, sources));
+    let mut found: BTreeMap<&str, Result<CodexBinary, CodexBinaryError>> = BTreeMap::new();
+    for user in users(config, &chosen) {
+        let command = user.codex.command.as_str();
+        let environment = codex_environment(user.codex);
+        let found =
+            found.entry(command).or_insert_with(|| runtime.block_on(find_codex(command, &environment)));
+        describe(&user, found, &environment, text);
+        for line in running_lines(user.name) {
+            let _ = write!(text, "\nagent `{}`: {line}\n", user.name);
         }
-        for name in unmigrated(config, &chosen).await {
-            let _ = write!(
-                text,
-                "\nagent `{name}`: the configuration of codex is not migrated yet; run `talaria codex on --agent {name}`\n"
-            );
-        }
-    });
+    }
+    for name in runtime.block_on(unmigrated(config, &chosen)) {
+        let _ = write!(
+            text,
+            "\nagent `{name}`: the configuration of codex is not migrated yet; run `talaria codex on --agent {name}`\n"
+        );
+    }
 }
 
 /// The agents whose turns codex runs.

@@ -188,7 +188,7 @@ fn a_wrong_key_about_tools_is_named_with_its_line() {
 fn settings_without_effect_are_pointed_out() {
     let warnings = |text: &str| Scene::new().file(text).load().unwrap().warnings.join("\n");
     let agent = |keys: &str| format!("agents: {{a: {{kind: model, model: m, {keys}}}}}\n");
-    insta::assert_snapshot!(warnings(&agent("workspace: /srv/work, tools: [memory]")), @"`agents.a.workspace` has no effect, because no tool of the agent works in it");
+    insta::assert_snapshot!(warnings(&agent("base_url: http://localhost:1/v1, workspace: /srv/work, tools: [memory]")), @"`agents.a.workspace` has no effect, because no tool of the agent works in it");
     insta::assert_snapshot!(warnings(&agent("tools: [mcp]")), @"`agents.a.tools` has `mcp`, but there are no servers in `mcp_servers`");
     insta::assert_snapshot!(warnings(&format!("{}mcp_servers: {{t: {{command: a}}}}", agent("tools: [memory]"))), @"`mcp_servers.t` is used by no agent; add `mcp.t` to the `tools` of one");
     // Codex gets it from us.

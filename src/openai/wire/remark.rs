@@ -60,8 +60,13 @@ impl RelayedRemark<'_> {
 
 /// Whether another server may say this. Such texts are about the agent there, and offer nothing that is only there.
 fn is_relayed(text: TextKey) -> bool {
-    let about_agent =
-        [TextKey::WindowFull, TextKey::CodexForgot, TextKey::CodexForgotAll, TextKey::CodexNoHistory];
+    let about_agent = [
+        TextKey::AskTooMany,
+        TextKey::WindowFull,
+        TextKey::CodexForgot,
+        TextKey::CodexForgotAll,
+        TextKey::CodexNoHistory,
+    ];
     about_agent.contains(&text) || text.key().starts_with("codex_declined_")
 }
 

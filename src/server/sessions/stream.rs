@@ -159,7 +159,7 @@ impl StreamFormat for SessionEvents {
             "message_id": self.message, "completed": completed, "content": content,
             "messages": transcript(end, out), "usage": end.usage_of_a_run(),
         });
-        if let remarks @ [_, ..] = end.remarks().as_slice() {
+        if let remarks @ [_, ..] = end.remarks() {
             data["remarks"] = json!(remarks);
         }
         if let Some(error) = end.error() {

@@ -60,7 +60,7 @@ async fn on_switches_to_codex_writes_its_configuration_and_says_what_is_differen
     From the next message on, codex app-server runs the turns of the agent local, in a new thread that gets what was said here.
     codex 0.130.0 is installed on the machine of this agent.
     Written into codex' config.toml: `default_permissions`, `mcp_servers.talaria`, `mcp_servers.time`.
-    Not available on this runtime: the tools of the agent for files and commands (codex has its own), /model, /undo, and the sampling settings of apps.
+    Not available on this runtime: the tools of the agent for files and commands (codex has its own), /model, and the sampling settings of apps.
     On this runtime the agent local is for admins only, because codex acts on the machine; `access` in its entry lets others in.
     codex has an account of its own: `codex login` on that machine logs it in.
     ");

@@ -290,10 +290,10 @@ async fn whoami_says_who_somebody_is_here_and_what_they_may_not_do() {
           You may use every command.
     @bob  /whoami
     note  You are `@bob:test`. I answer you because a list names you. This is a room, conversation 1 (SESSION).
-          Only admins may use here: /undo, /resume, /approve always.
+          Only admins may use here: /undo, /resume, /codex-runtime, /approve always.
     @eve  /whoami
     note  You are `@eve:test`. I answer you because I answer everybody. This is a room, conversation 1 (SESSION).
-          Only admins may use here: /undo, /resume, /approve always.
+          Only admins may use here: /undo, /resume, /codex-runtime, /approve always.
     ");
 
     let direct = gateway.direct_room("!eve");
