@@ -108,3 +108,22 @@ fn on_codex(state: &RuntimeState) -> Vec<LocalizedText> {
     lines.push(TextKey::RuntimeLogin.into());
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::runtime_switch::RuntimeRefusal;
+    use crate::chat_command::ChatCommand;
+    use crate::command::CommandRun;
+
+    #[test]
+    fn a_change_that_is_late_or_broken_may_have_been_made_and_the_words_say_so() {
+        let CommandRun::AfterCommit(after) = ChatCommand::CodexRuntime.entry().1 else {
+            panic!("it needs I/O")
+        };
+        let late = after.late.with("command", "codex-runtime").with("seconds", 20_usize);
+        insta::assert_snapshot!(late.to_string(), @"After 20 s there was no result of /codex-runtime. It may still take effect; `/codex-runtime` shows what holds.");
+        let broken = RuntimeRefusal::Broken.words(&AgentName::local());
+        insta::assert_snapshot!(broken.to_string(), @"Something went wrong while switching. It may have taken effect all the same; `/codex-runtime` shows what holds.");
+    }
+}

@@ -310,6 +310,10 @@ async fn a_death_during_a_switch_leaves_no_agent_on_codex_without_its_servers() 
     let hint = "not migrated yet; run `talaria codex on --agent local`";
     assert!(well(&talaria, ["codex", "status"]).await.contains(hint));
     assert!(checked(&talaria).await.contains(hint));
+    well(&talaria, ["codex", "off"]).await;
+    assert!(!checked(&talaria).await.contains(hint));
+    talaria.rewrites_config("agent: {runtime: codex_app_server}\n");
+    assert!(checked(&talaria).await.contains(hint), "nobody has run a command");
 }
 
 #[tokio::test]
