@@ -60,7 +60,8 @@ impl ChatCommand {
     /// The table of commands: the line of `/help` about each, and how it is carried out.
     fn entry(self) -> (Option<TextKey>, CommandRun) {
         use CommandRun::InTransaction;
-        let after_commit = |run, restart| CommandRun::AfterCommit(AfterCommit { run, restart });
+        let late = TextKey::CommandTooSlow;
+        let after_commit = |run, restart| CommandRun::AfterCommit(AfterCommit { run, restart, late });
         let (help, run) = match self {
             Self::Help => (TextKey::HelpHelp, InTransaction(help)),
             Self::New => (TextKey::HelpNew, InTransaction(new)),
@@ -95,7 +96,10 @@ impl ChatCommand {
             }
             Self::Approvals => (TextKey::HelpApprovals, InTransaction(approvals::run)),
             Self::CodexRuntime => {
-                (TextKey::HelpCodexRuntime, after_commit(codex_runtime::run, RestartPolicy::Refuse))
+                // A change is carried out to its end.
+                let (restart, late) = (RestartPolicy::Refuse, TextKey::RuntimeTooSlow);
+                let run = AfterCommit { run: codex_runtime::run, restart, late };
+                (TextKey::HelpCodexRuntime, CommandRun::AfterCommit(run))
             }
             #[cfg(feature = "testing")]
             Self::SelfCheck => return (None, after_commit(self_check::run, RestartPolicy::Refuse)),

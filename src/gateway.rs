@@ -144,7 +144,8 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         },
         live: live.clone(),
         skills: Some(services.skills.clone()),
-        switches: SwitchTable::new(config, Some(services.host.clone())),
+        switches: SwitchTable::new(config, Some(services.host.clone()))
+            .reloading(Some(services.codex.clone())),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().min(4)))
@@ -206,7 +207,9 @@ impl Gateway {
     /// Recovers turns and messages that an earlier process left, and starts the platforms.
     pub async fn start(parts: GatewayParts) -> Result<Self, StartError> {
         // Before any turn is prepared.
-        parts.live.load_overrides(parts.store.read(|tx| tx.runtime_overrides()).await?);
+        let switchable = parts.live.now().agents.switchable();
+        let chosen = parts.store.write(move |tx| tx.keep_runtime_overrides(&switchable));
+        parts.live.load_overrides(chosen.await?);
         let runtimes = RuntimeControl::new(parts.store.clone(), parts.live.clone(), parts.switches);
         let metrics = Arc::new(Metrics::new(&parts.store));
         let mut delivery = Delivery::new(metrics.clone());

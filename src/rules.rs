@@ -39,8 +39,8 @@ pub struct Rules {
 pub struct AgentRules {
     /// Rules by name. An agent that is missing here talks to nobody.
     pub by_name: BTreeMap<AgentName, AgentPolicy>,
-    /// Runtimes that were chosen at run time, as the store has them. A reload keeps them; see
-    /// [`LiveRules::override_runtime`].
+    /// Runtimes that were chosen at run time, as the store has them. A reload keeps those of agents that can be
+    /// switched; see [`LiveRules::override_runtime`].
     pub overrides: BTreeMap<AgentName, AgentRuntime>,
 }
 
@@ -85,6 +85,12 @@ impl AgentRules {
             Some(usual) => self.overrides.get(agent).copied().unwrap_or(usual),
             None => AgentRuntime::Auto,
         }
+    }
+
+    /// The agents whose runtime can be switched.
+    pub fn switchable(&self) -> BTreeSet<AgentName> {
+        let switchable = self.by_name.iter().filter(|(_, policy)| policy.runtime.is_some());
+        switchable.map(|(name, _)| name.clone()).collect()
     }
 
     /// Text for the system message of the turns of the agent with this name.
@@ -284,7 +290,10 @@ impl LiveRules {
         for id in claimed.iter().chain(&self.owned) {
             rules.keep(id, now);
         }
+        // A choice does not come back to life when an agent can be switched once more.
+        let switchable = rules.agents.switchable();
         rules.agents.overrides.clone_from(&now.agents.overrides);
+        rules.agents.overrides.retain(|agent, _| switchable.contains(agent));
         rules
     }
 
@@ -351,10 +360,12 @@ mod tests {
         assert_eq!(now(), AgentRuntime::CodexAppServer);
         live.replace(rules(Some(AgentRuntime::Auto)));
         assert_eq!(now(), AgentRuntime::CodexAppServer);
-        // An agent that cannot be switched any more is not, until it can again.
+        // For an agent that cannot be switched any more it is forgotten.
         live.replace(rules(None));
         assert_eq!(now(), AgentRuntime::Auto);
         live.replace(rules(Some(AgentRuntime::Auto)));
+        assert_eq!(now(), AgentRuntime::Auto);
+        live.override_runtime(&local, Some(AgentRuntime::CodexAppServer));
         assert_eq!(now(), AgentRuntime::CodexAppServer);
         live.override_runtime(&local, None);
         assert_eq!(now(), AgentRuntime::Auto);

@@ -273,6 +273,16 @@ fn in_savepoint<T>(conn: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) ->
     outcome
 }
 
+impl Tx<'_> {
+    /// Runs a job and undoes all that it wrote, to see whether it would succeed.
+    pub fn undone<T>(&self, job: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        self.conn.execute_batch("SAVEPOINT trial")?;
+        let outcome = job(self);
+        self.conn.execute_batch("ROLLBACK TO trial; RELEASE trial")?;
+        outcome
+    }
+}
+
 fn read_loop(conn: &Connection, mut jobs: mpsc::Receiver<ReadJob>) {
     while let Some(job) = jobs.blocking_recv() {
         job(conn);

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
 use self::gather_tools::ToolFilter;
@@ -51,6 +52,23 @@ pub struct McpTools {
     pub tools: Vec<Arc<dyn AgentTool>>,
     /// Servers whose tools are missing, and why; one sentence each, for the model and the log.
     pub problems: Vec<String>,
+}
+
+/// The MCP servers whose tools a program outside is offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerFilter {
+    /// Only these; `None` for all.
+    pub only: Option<Vec<String>>,
+    /// Not these.
+    pub without: Vec<String>,
+}
+
+impl ServerFilter {
+    fn offers(&self, server: &str) -> bool {
+        let is_named = |names: &[String]| names.iter().any(|name| name == server);
+        self.only.as_deref().is_none_or(is_named) && !is_named(&self.without)
+    }
 }
 
 impl McpServers {
@@ -117,20 +135,20 @@ impl McpServers {
         McpTools { tools: gathered.tools, ..tools }
     }
 
-    /// Tools that may be called without a question, of all enabled servers that have some, but not of those `without`.
+    /// Tools that may be called without a question, of all enabled servers that have some and that `filter` offers.
     /// With a `name`, only servers whose tools may be called so. Starts these servers, and leaves out the ones that are
     /// not ready within `patience`; their start goes on.
     pub async fn tools_without_asking(
         &self,
         name: Option<&str>,
-        without: &[String],
+        filter: &ServerFilter,
         patience: Duration,
     ) -> McpTools {
         let servers: Vec<_> = {
             let servers = self.servers.read();
             let chosen = servers.values().filter(|server| {
                 server.allows_some()
-                    && !without.contains(&server.name)
+                    && filter.offers(&server.name)
                     && name.is_none_or(|name| tool_names::may_be_of(name, &server.name))
             });
             chosen.cloned().collect()

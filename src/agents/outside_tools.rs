@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use super::AgentServices;
-use super::mcp::McpServers;
+use super::mcp::{McpServers, ServerFilter};
 use super::skills::SkillLibrary;
 use super::tools::blocking::{CancelFlag, run_blocking};
 use super::tools::skills::{describe, read_failure, whole_text};
@@ -61,9 +61,9 @@ impl OutsideTools {
         Self { mcp: services.mcp.clone(), skills: services.skills.clone() }
     }
 
-    /// All tools, but not those of the servers `without`. Starts servers; takes a few seconds at most.
-    pub async fn list(&self, without: &[String]) -> Vec<OutsideTool> {
-        let theirs = self.mcp.tools_without_asking(None, without, LIST).await;
+    /// All tools, of MCP servers only those that `filter` offers. Starts servers; takes a few seconds at most.
+    pub async fn list(&self, filter: &ServerFilter) -> Vec<OutsideTool> {
+        let theirs = self.mcp.tools_without_asking(None, filter, LIST).await;
         for problem in &theirs.problems {
             tracing::warn!(problem, "tools are missing in the list for `talaria mcp`");
         }
@@ -77,13 +77,13 @@ impl OutsideTools {
         &self,
         name: &str,
         arguments: &Map<String, Value>,
-        without: &[String],
+        filter: &ServerFilter,
     ) -> Result<String, ToolFailure> {
         let stop = CancellationToken::new();
         match name {
             SKILLS_LIST => Ok(cap_result(describe(&self.skills.current().await))),
             SKILL_VIEW => self.view_skill(arguments, &stop).await,
-            _ => self.call_server(name, arguments, without, &stop).await,
+            _ => self.call_server(name, arguments, filter, &stop).await,
         }
     }
 
@@ -104,10 +104,10 @@ impl OutsideTools {
         &self,
         name: &str,
         arguments: &Map<String, Value>,
-        without: &[String],
+        filter: &ServerFilter,
         stop: &CancellationToken,
     ) -> Result<String, ToolFailure> {
-        let found = self.mcp.tools_without_asking(Some(name), without, START).await;
+        let found = self.mcp.tools_without_asking(Some(name), filter, START).await;
         let Some(tool) = found.tools.iter().find(|tool| tool.spec().name == name) else {
             let why = match found.problems.first() {
                 Some(problem) => problem.clone(),

@@ -1,4 +1,4 @@
-//! `talaria codex`: hands the turns of a model agent to codex, and takes them back.
+//! `talaria codex`: hands the turns of a model agent to codex, and takes them back; and keeps codex' configuration up to date.
 
 use std::fmt::Write as _;
 
@@ -29,12 +29,12 @@ pub enum CodexCommand {
         #[command(flatten)]
         output: OutputFormat,
     },
-    /// Have codex run the turns of an agent, from its next message on
+    /// Have codex run the turns of an agent, from its next message on; or bring codex' configuration up to date
     #[command(
-        after_help = "Needs codex 0.125 or newer on this machine (npm install -g @openai/codex), logged in with `codex login`. Writes\nTalaria's MCP servers into $CODEX_HOME/config.toml, between two markers; everything else in that file stays as it\nis. Run it again after a change of `mcp_servers`. Only an agent at OpenAI's own address, or one with `runtime:` in\nits entry, can be switched. Running turns end as they began.\n\nExamples:\n  talaria codex on --dry-run        what would be written\n  talaria codex on\n  talaria codex on --agent small"
+        after_help = "Needs codex 0.125 or newer on this machine (npm install -g @openai/codex), logged in with `codex login`. Writes\nTalaria's MCP servers into $CODEX_HOME/config.toml, between two markers; everything else in that file stays as it\nis. Run it again after a change of `mcp_servers`. Only an agent at OpenAI's own address, or one with `runtime:` in\nits entry, can be switched; for one of `kind: codex` only the file is written. Running turns end as they began.\n\nExamples:\n  talaria codex on --dry-run        what would be written\n  talaria codex on\n  talaria codex on --agent small"
     )]
     On {
-        /// The agent [default: the default agent, or the only one that can be switched]
+        /// The agent [default: the default agent, or the only one that codex can run]
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
         /// Show what would be written for codex, and change nothing
@@ -99,32 +99,37 @@ fn show_status(status: &CodexStatus) -> String {
 }
 
 fn row(view: &RuntimeView) -> [String; 3] {
-    let RuntimeView { agent, runtime, configured, fixed } = view;
+    let RuntimeView { agent, runtime, configured, fixed, unmigrated } = view;
     let runtime_name = runtime.map_or("-", AgentRuntime::name).to_owned();
-    let note = match (fixed, configured) {
-        (Some(why), _) => format!("cannot be switched: {why}"),
+    let fixed = match (fixed, configured) {
+        (Some(why), _) => Some(format!("cannot be switched: {why}")),
         (None, Some(configured)) if *runtime != Some(*configured) => {
-            format!("chosen with a command; the configuration says {configured}")
+            Some(format!("chosen with a command; the configuration says {configured}"))
         }
-        (None, _) => String::new(),
+        (None, _) => None,
     };
-    [agent.clone(), runtime_name, note]
+    let next = unmigrated.then(|| format!("not migrated yet; run `talaria codex on --agent {agent}`"));
+    let notes: Vec<_> = [next, fixed].into_iter().flatten().collect();
+    [agent.clone(), runtime_name, notes.join("; ")]
 }
 
 fn show_switched(switched: &SwitchedRuntime) -> String {
-    let SwitchedRuntime { agent, before, runtime, configured, dry_run, running, .. } = switched;
+    let SwitchedRuntime { agent, before, runtime, configured, switchable, dry_run, running, .. } = switched;
     let when = if *running { "from its next message on" } else { "from the next start on" };
     let mut text = match (dry_run, before, runtime) {
-        (true, ..) => {
+        (true, AgentRuntime::CodexAppServer, _) => {
+            format!(
+                "Nothing was changed. `talaria codex on` would bring codex' configuration up to date for {agent}.\n"
+            )
+        }
+        (true, AgentRuntime::Auto, _) => {
             format!("Nothing was changed. `talaria codex on` would hand the turns of {agent} to codex.\n")
         }
         (false, AgentRuntime::Auto, AgentRuntime::CodexAppServer) => {
             format!("Codex runs the turns of {agent} {when}.\n")
         }
         (false, AgentRuntime::CodexAppServer, AgentRuntime::CodexAppServer) => {
-            format!(
-                "Codex runs the turns of {agent} already; its configuration was brought up to date once more.\n"
-            )
+            format!("Codex runs the turns of {agent} already.\n")
         }
         (false, AgentRuntime::CodexAppServer, AgentRuntime::Auto) => format!(
             "The agent {agent} runs its turns itself again {when}. The configuration of codex stays as it is.\n"
@@ -142,10 +147,12 @@ fn show_switched(switched: &SwitchedRuntime) -> String {
     }
     if let Some(report) = &switched.configuration {
         describe(report, &mut text);
-        text.push_str(
-            "\nNot available on this runtime: the tools of the agent for files and commands (codex has its own), \
-             /model, and the sampling settings of apps.\n",
-        );
+        if *switchable {
+            text.push_str(
+                "\nNot available on this runtime: the tools of the agent for files and commands (codex has its own), \
+                 /model, and the sampling settings of apps.\n",
+            );
+        }
         if switched.narrows_access {
             let _ = writeln!(
                 text,

@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 
 use self::stdio_transport::{InputProblem, StdioTransport};
 use super::{complain, complain_about};
+use crate::agents::mcp::ServerFilter;
 use crate::config::{ConfigSources, env};
 use crate::control::CommandError;
 use crate::control::client::{CommandNeed, ControlClient};
@@ -56,6 +57,9 @@ pub struct McpArguments {
     /// Leave out the tools of this MCP server, because the program has them already; may be repeated
     #[arg(long = "without-server", value_name = "NAME")]
     without: Vec<String>,
+    /// Offer the tools of these MCP servers only; an empty list offers none of them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    servers: Option<Vec<String>>,
 }
 
 /// Serves until standard input ends.
@@ -76,7 +80,7 @@ pub fn run(arguments: &McpArguments, sources: &ConfigSources) -> ExitCode {
     let server = ToolsServer {
         home,
         sources: sources.clone(),
-        without: arguments.without.clone(),
+        servers: ServerFilter { only: arguments.servers.clone(), without: arguments.without.clone() },
         free: Semaphore::new(CALLS),
     };
     let ended = runtime.block_on(serve(server));
@@ -109,8 +113,8 @@ struct ToolsServer {
     /// The state folder.
     home: PathBuf,
     sources: ConfigSources,
-    /// MCP servers whose tools are left out.
-    without: Vec<String>,
+    /// MCP servers whose tools are offered.
+    servers: ServerFilter,
     /// Calls that may begin.
     free: Semaphore,
 }
@@ -121,7 +125,7 @@ impl ToolsServer {
     }
 
     async fn list(&self) -> Result<ToolsList, CommandError> {
-        let asked = ToolsRequest { without: self.without.clone() };
+        let asked = ToolsRequest { servers: self.servers.clone() };
         self.client().await?.post_within("/tools", &asked, LIST).await
     }
 
@@ -131,7 +135,7 @@ impl ToolsServer {
         let asked = CallRequest {
             name: request.name.into_owned(),
             arguments: request.arguments.unwrap_or_default(),
-            without: self.without.clone(),
+            servers: self.servers.clone(),
         };
         // The limit of the gateway, which answers a longer request with less clear words.
         if serde_json::to_vec(&asked).map_or(usize::MAX, |bytes| bytes.len()) > CALL_BYTES {

@@ -53,6 +53,8 @@ pub(super) struct AfterCommit {
     pub run: fn(CommandTask) -> BoxFuture<'static, CommandResult>,
     /// Behaviour of the next process, if this one dies during the command.
     pub restart: RestartPolicy,
+    /// The answer at the deadline, with the command and the seconds.
+    pub late: TextKey,
 }
 
 /// Behaviour of a process toward a command that an earlier process may have run.
@@ -86,11 +88,11 @@ impl CommandTask {
     }
 
     /// Name of the agent that answers in that session.
-    pub async fn agent_of_place(&self) -> AgentName {
+    pub async fn agent_of_place(&self) -> store::Result<AgentName> {
         let rules = self.live.now().account(&self.row.account);
-        let chosen = self.turns.chosen_agent(self.session_key()).await.ok().flatten();
+        let chosen = self.turns.chosen_agent(self.session_key()).await?;
         let of_room = || rules.agent_in(&self.row.place.room).cloned();
-        chosen.or_else(of_room).unwrap_or_else(|| self.turns.agents().default_name().clone())
+        Ok(chosen.or_else(of_room).unwrap_or_else(|| self.turns.agents().default_name().clone()))
     }
 }
 
@@ -301,7 +303,7 @@ impl CommandRunner {
 
     /// Runs a command. Every end gives an answer: a result, a panic or the deadline.
     async fn run(&self, row: &CommandRow, after: AfterCommit) -> CommandResult {
-        let name = row.name.as_str();
+        let (name, late) = (row.name.as_str(), after.late);
         let task = CommandTask {
             row: row.clone(),
             turns: self.turns.clone(),
@@ -319,7 +321,7 @@ impl CommandRunner {
             Err(_) => {
                 tracing::warn!(command = name, "a command took too long");
                 let seconds = usize::try_from(COMMAND_DEADLINE.as_secs()).unwrap_or(usize::MAX);
-                Err(TextKey::CommandTooSlow.with("command", name).with("seconds", seconds))
+                Err(late.with("command", name).with("seconds", seconds))
             }
         }
     }

@@ -18,7 +18,10 @@ const REASON: usize = 200;
 /// Asks the agent of the place, and says how things are when it has answered.
 pub(super) fn run(task: CommandTask) -> BoxFuture<'static, CommandResult> {
     Box::pin(async move {
-        let name = task.agent_of_place().await;
+        let name = task.agent_of_place().await.map_err(|error| {
+            tracing::error!(%error, "the agent of a place cannot be read");
+            TextKey::CommandBroken.with("command", task.row.name.as_str())
+        })?;
         let CommandTask { row, turns, .. } = task;
         let check = turns.check_agent(&name).await;
         let answer: CommandAnswer = Box::new(move |tx, rules| status(tx, rules, &row, &name, check.as_ref()));

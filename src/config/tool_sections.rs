@@ -17,6 +17,7 @@ use super::value::{TimeSpan, WholeNumber};
 use super::workspace::{WorkspaceConflict, workspace_conflict};
 use super::{ConfigError, ModelConfig};
 use crate::ids::AgentName;
+use crate::rules::AgentRuntime;
 
 /// Most tokens of a budget. Far beyond use, and within a number of 32 bits.
 const MOST_TOKENS: usize = 4_000_000_000;
@@ -244,8 +245,7 @@ impl ConfigResolver<'_> {
         servers: &BTreeMap<String, McpServerConfig>,
     ) {
         for (server, config) in servers {
-            let mut users = models(agents).filter(|(_, model)| model.mcp.includes(server));
-            if config.enabled && users.next().is_none() {
+            if config.enabled && !agents.entries.values().any(|agent| has_server(agent, server)) {
                 self.warnings.push(format!(
                     "`mcp_servers.{server}` is used by no agent; add `mcp.{server}` to the `tools` of one"
                 ));
@@ -260,6 +260,20 @@ impl ConfigResolver<'_> {
                 }
             }
         }
+    }
+}
+
+/// Whether an agent has the tools of a server, as it is configured.
+fn has_server(agent: &AgentSettings, server: &str) -> bool {
+    match agent {
+        AgentSettings::Model(model) => {
+            let switch =
+                model.switch.as_ref().filter(|switch| switch.runtime == AgentRuntime::CodexAppServer);
+            model.mcp.includes(server) || switch.is_some_and(|switch| switch.servers.includes(server))
+        }
+        // `talaria codex on` gives it all of them.
+        AgentSettings::Codex(_) => true,
+        AgentSettings::Proxy(_) => false,
     }
 }
 

@@ -90,6 +90,15 @@ impl McpSelection {
             Self::Some(names) => names.contains(server),
         }
     }
+
+    /// The servers of both.
+    pub fn or(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::None, only) | (only, Self::None) => only.clone(),
+            (Self::Some(one), Self::Some(other)) => Self::Some(one | other),
+        }
+    }
 }
 
 /// `terminal:`, for the terminal of every agent.

@@ -280,6 +280,8 @@ pub(super) async fn reload(State(control): State<Arc<ControlState>>) -> HandlerR
                 rule: "operator",
             })?;
         }
+        // The rules forget the others too.
+        tx.keep_runtime_overrides(&rules.agents.switchable())?;
         stop_the_unwanted(tx, &rules, &named)
     });
     let unwanted = recorded.await?;

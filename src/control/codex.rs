@@ -65,19 +65,21 @@ pub struct CodexProblem {
 pub struct RuntimeView {
     /// Name of the agent.
     pub agent: String,
-    /// The runtime of its next turn; `None` for an agent that cannot be switched.
+    /// The runtime of its next turn; `None` for an agent whose turns codex cannot run.
     pub runtime: Option<AgentRuntime>,
     /// The runtime that the configuration gives it. Another `runtime` was chosen with a command.
     pub configured: Option<AgentRuntime>,
     /// Why it cannot be switched.
     pub fixed: Option<String>,
+    /// Codex runs its turns and has nothing of ours in its configuration yet.
+    pub unmigrated: bool,
 }
 
 /// `POST /codex/switch`
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchRequest {
-    /// The agent; `None` for the default one, or the only one that can be switched.
+    /// The agent; `None` for the default one, or the only one for which this can be done.
     pub agent: Option<String>,
     /// The runtime of its turns from now on.
     pub runtime: AgentRuntime,
@@ -97,6 +99,8 @@ pub struct SwitchedRuntime {
     pub runtime: AgentRuntime,
     /// The runtime that the configuration gives it.
     pub configured: AgentRuntime,
+    /// Whether it has another runtime too. Not so for an agent of kind `codex`.
+    pub switchable: bool,
     /// Whether nothing was changed, because only a report was wanted.
     pub dry_run: bool,
     /// Whether a running gateway goes by it already; otherwise the next start does.
@@ -161,7 +165,12 @@ async fn status(State(control): State<Arc<ControlState>>, asked: RawRequest) -> 
         },
         None => (None, None),
     };
-    Ok(Json(CodexStatus { codex, problem, agents: states.into_iter().map(view).collect() }))
+    let mut agents = Vec::new();
+    for (agent, state) in states {
+        let unmigrated = runtimes.is_unmigrated(&agent).await;
+        agents.push(RuntimeView { unmigrated, ..view(&agent, state) });
+    }
+    Ok(Json(CodexStatus { codex, problem, agents }))
 }
 
 async fn switch(
@@ -170,7 +179,7 @@ async fn switch(
 ) -> HandlerResult<SwitchedRuntime> {
     let SwitchRequest { agent, runtime, dry_run } = read(asked)?;
     let runtimes = control.runtimes()?;
-    let agent = choose(&control, runtimes, agent.as_deref())?;
+    let agent = choose(&control, runtimes, agent.as_deref(), runtime)?;
     let refuse = |refusal: RuntimeRefusal| refused(&agent, refusal);
     let change = match (dry_run, runtime) {
         (true, AgentRuntime::CodexAppServer) => {
@@ -187,7 +196,7 @@ async fn switch(
         (false, _) => {
             let name = agent.clone();
             let permit = move |tx: &Tx<'_>| audit(tx, &name, runtime).map(|()| true);
-            runtimes.change(&agent, runtime, Box::new(permit)).await.map_err(refuse)?
+            runtimes.change(&agent, runtime, Arc::new(permit)).await.map_err(refuse)?
         }
     };
     let RuntimeChange { before, state, enabled } = change;
@@ -197,6 +206,7 @@ async fn switch(
         before,
         runtime: state.runtime,
         configured: state.configured,
+        switchable: state.is_switchable,
         dry_run,
         running: control.running.is_some(),
         narrows_access: state.narrows_access,
@@ -226,32 +236,37 @@ impl ControlState {
     }
 }
 
-/// The agent to switch: the one that is named, or the default one, or the only one that can be switched.
+/// The agent to switch: the one that is named, or the default one, or the only one that can have this runtime.
 fn choose(
     control: &ControlState,
     runtimes: &RuntimeControl,
     named: Option<&str>,
+    runtime: AgentRuntime,
 ) -> Result<AgentName, CommandError> {
     if let Some(named) = named {
         let known = |name: &AgentName| runtimes.states().iter().any(|(known, _)| known == name);
         return AgentName::new(named).filter(known).ok_or_else(|| unknown_agent(named, runtimes));
     }
+    let fits = |agent: &AgentName| {
+        let on = runtime == AgentRuntime::CodexAppServer;
+        runtimes.state(agent).is_ok_and(|state| on || state.is_switchable)
+    };
     let default = control.default_agent();
-    if let Some(default) = default.clone().filter(|default| runtimes.state(default).is_ok()) {
+    if let Some(default) = default.clone().filter(fits) {
         return Ok(default);
     }
-    let states = runtimes.states();
-    let mut switchable = states.into_iter().filter(|(_, state)| state.is_ok()).map(|(name, _)| name);
-    match (switchable.next(), switchable.next()) {
+    let mut fitting = runtimes.states().into_iter().map(|(name, _)| name).filter(fits);
+    match (fitting.next(), fitting.next()) {
         (Some(only), None) => Ok(only),
         (Some(one), Some(two)) => Err(CommandError::new(
             StatusCode::CONFLICT,
-            format!("several agents can be switched: `{one}`, `{two}` …"),
+            format!("several agents can be meant: `{one}`, `{two}` …"),
             "name one with `--agent NAME`; `talaria codex status` lists them",
         )),
         (None, _) => Err(match default.map(|default| (runtimes.state(&default), default)) {
             Some((Err(why), default)) => refused(&default, why.into()),
-            Some((Ok(_), _)) | None => refused(&AgentName::guide(), FixedRuntime::NoAgent.into()),
+            Some((Ok(_), default)) => refused(&default, FixedRuntime::Codex.into()),
+            None => refused(&AgentName::guide(), FixedRuntime::NoAgent.into()),
         }),
     }
 }
@@ -282,7 +297,7 @@ fn refused(agent: &AgentName, refusal: RuntimeRefusal) -> CommandError {
         ),
         RuntimeRefusal::Broken => CommandError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "a bug kept talaria from switching the agent",
+            "a bug interrupted the switch, which may have taken effect all the same",
             "look at the log; `talaria codex status` shows what holds now",
         ),
     }
@@ -297,7 +312,7 @@ fn fixed_words(agent: &AgentName, why: FixedRuntime) -> (String, &'static str) {
         ),
         FixedRuntime::Codex => (
             format!("the agent `{agent}` is codex itself, so there is nothing to switch"),
-            "`talaria codex status` lists the agents that can be switched",
+            "`talaria codex on` brings the configuration of codex up to date for it",
         ),
         FixedRuntime::Private => (
             format!(
@@ -313,17 +328,15 @@ fn fixed_words(agent: &AgentName, why: FixedRuntime) -> (String, &'static str) {
     }
 }
 
-fn view((name, state): (AgentName, Result<RuntimeState, FixedRuntime>)) -> RuntimeView {
-    let agent = name.to_string();
-    match state {
-        Ok(RuntimeState { runtime, configured, .. }) => {
-            RuntimeView { agent, runtime: Some(runtime), configured: Some(configured), fixed: None }
+fn view(agent: &AgentName, state: Result<RuntimeState, FixedRuntime>) -> RuntimeView {
+    let (runtime, configured, why) = match state {
+        Ok(RuntimeState { runtime, configured, is_switchable, .. }) => {
+            (Some(runtime), Some(configured), (!is_switchable).then_some(FixedRuntime::Codex))
         }
-        Err(why) => {
-            let fixed = Some(fixed_words(&name, why).0);
-            RuntimeView { agent, runtime: None, configured: None, fixed }
-        }
-    }
+        Err(why) => (None, None, Some(why)),
+    };
+    let fixed = why.map(|why| fixed_words(agent, why).0);
+    RuntimeView { agent: agent.to_string(), runtime, configured, fixed, unmigrated: false }
 }
 
 fn audit(tx: &Tx<'_>, agent: &AgentName, runtime: AgentRuntime) -> store::Result<()> {

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use super::ControlState;
 use super::command_error::CommandError;
 use super::routes::{HandlerResult, RawRequest, read};
+use crate::agents::mcp::ServerFilter;
 use crate::agents::outside_tools::{OutsideTool, OutsideTools};
 use crate::agents::tools::{ToolFailure, ToolSpec};
 
@@ -35,8 +36,8 @@ const CALLS: usize = super::CONNECTIONS / 2;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolsRequest {
-    /// MCP servers whose tools are left out.
-    pub without: Vec<String>,
+    /// MCP servers whose tools are offered.
+    pub servers: ServerFilter,
 }
 
 /// Response to `POST /tools`.
@@ -67,8 +68,8 @@ pub struct CallRequest {
     pub name: String,
     /// Arguments, as a model wrote them.
     pub arguments: Map<String, Value>,
-    /// MCP servers whose tools are left out.
-    pub without: Vec<String>,
+    /// MCP servers whose tools are offered.
+    pub servers: ServerFilter,
 }
 
 /// Response to `POST /tools/call`.
@@ -105,9 +106,9 @@ async fn in_time(request: Request, next: Next) -> Response {
 }
 
 async fn list(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<ToolsList> {
-    let ToolsRequest { without } = read(asked)?;
+    let ToolsRequest { servers } = read(asked)?;
     let tools = match tools_of(&control)? {
-        Some(tools) => tools.list(&without).await,
+        Some(tools) => tools.list(&servers).await,
         None => Vec::new(),
     };
     Ok(Json(ToolsList { tools: tools.into_iter().map(ToolView::from).collect() }))
@@ -118,7 +119,7 @@ async fn call(
     Extension(free): Extension<Arc<Semaphore>>,
     asked: RawRequest,
 ) -> HandlerResult<CallResult> {
-    let CallRequest { name, arguments, without } = read(asked)?;
+    let CallRequest { name, arguments, servers } = read(asked)?;
     let Ok(_permit) = free.try_acquire() else {
         return Err(CommandError::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -128,7 +129,7 @@ async fn call(
     };
     tracing::debug!(tool = name, "a tool is called from outside");
     let called = match tools_of(&control)? {
-        Some(tools) => tools.call(&name, &arguments, &without).await,
+        Some(tools) => tools.call(&name, &arguments, &servers).await,
         None => Err(ToolFailure::failed("there are no tools")),
     };
     let (text, failed) = match called {

@@ -1,6 +1,6 @@
 //! Runtimes of agents that were chosen at run time. They win over the configuration and survive a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::params;
 
@@ -22,6 +22,19 @@ impl Tx<'_> {
             overrides.insert(agent, runtime);
         }
         Ok(overrides)
+    }
+
+    /// Forgets the choices for all agents but these, and returns those that are left.
+    pub fn keep_runtime_overrides(
+        &self,
+        agents: &BTreeSet<AgentName>,
+    ) -> Result<BTreeMap<AgentName, AgentRuntime>> {
+        let mut chosen = self.runtime_overrides()?;
+        for agent in chosen.keys().filter(|agent| !agents.contains(agent)) {
+            self.set_runtime_override(agent, None)?;
+        }
+        chosen.retain(|agent, _| agents.contains(agent));
+        Ok(chosen)
     }
 
     /// Stores the runtime that was chosen for an agent; `None` forgets the choice. Rows are few: one for each agent of a
@@ -47,6 +60,33 @@ impl Tx<'_> {
 mod tests {
     use super::*;
     use crate::store::tests::temporary;
+
+    #[tokio::test]
+    async fn the_choice_for_an_agent_that_cannot_be_switched_is_forgotten() {
+        let (_dir, store) = temporary();
+        let (local, gone) = (AgentName::local(), AgentName::new("gone").unwrap());
+        let codex = AgentRuntime::CodexAppServer;
+        let left = store.write(move |tx| {
+            tx.set_runtime_override(&local, Some(codex))?;
+            tx.set_runtime_override(&gone, Some(codex))?;
+            Ok((tx.keep_runtime_overrides(&[local].into())?, tx.runtime_overrides()?))
+        });
+        let chosen = BTreeMap::from([(AgentName::local(), codex)]);
+        assert_eq!(left.await.unwrap(), (chosen.clone(), chosen));
+    }
+
+    #[tokio::test]
+    async fn a_trial_leaves_nothing() {
+        let (_dir, store) = temporary();
+        let overrides = store.write(|tx| {
+            let choose = |tx: &Tx<'_>| {
+                tx.set_runtime_override(&AgentName::local(), Some(AgentRuntime::Auto))?;
+                tx.runtime_overrides()
+            };
+            Ok((tx.undone(choose)?.len(), tx.runtime_overrides()?.len()))
+        });
+        assert_eq!(overrides.await.unwrap(), (1, 0));
+    }
 
     #[tokio::test]
     async fn a_choice_is_kept_until_it_is_forgotten() {

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Variable with the provider's key.
-pub const KEY_VARIABLE: &str = "SCRIPTED_PROVIDER_KEY";
+/// Variable with the provider's key. One that reaches the codex of a switched agent, too.
+pub const KEY_VARIABLE: &str = "CODEX_SCRIPTED_KEY";
 
 /// The provider's key.
 pub const KEY: &str = "the-key-of-the-provider";
@@ -44,10 +44,12 @@ impl CodexHome {
         // Not in the system's temporary folder: codex does not put its own links there.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let home = Self { folder };
-        for folder in [home.codex_home(), home.workspace()] {
+        for folder in [home.codex_home(), home.workspace(), home.path().join("bin")] {
             fs::create_dir(folder).unwrap();
         }
-        symlink(program(), home.program()).unwrap();
+        for name in [home.program(), home.program_on_path()] {
+            symlink(program(), name).unwrap();
+        }
         let catalogue = home.path().join("models.json");
         fs::write(&catalogue, catalogue_bytes()).unwrap();
         let CodexOptions { root, features, tables } = options;
@@ -96,6 +98,11 @@ goals = false
     /// A path of the program that only this home has.
     pub fn program(&self) -> PathBuf {
         self.path().join("codex-of-this-test")
+    }
+
+    /// The program by its usual name, alone in its folder.
+    pub fn program_on_path(&self) -> PathBuf {
+        self.path().join("bin/codex")
     }
 
     /// `CODEX_HOME`.

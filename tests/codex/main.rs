@@ -28,6 +28,7 @@ mod patches;
 mod processes;
 mod questions;
 mod responses;
+mod runtime;
 mod sandbox;
 mod scene;
 mod stopping;

@@ -9,9 +9,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use talaria::agents::codex::migration::{
     DEFAULT_PROFILE, MigrationMode, MigrationOutcome, MigrationReport, PluginChoice, PluginListing,
-    ToolsServer, WantedEntries, has_tools_server, migrate, runs_tools_server,
+    ToolsServer, WantedEntries, migrate,
 };
-use talaria::config::{BaseUrl, McpServerConfig, McpTransport, Secret, ToolPermission, ValueOrigin};
+use talaria::config::{
+    BaseUrl, McpSelection, McpServerConfig, McpTransport, Secret, ToolPermission, ValueOrigin,
+};
 
 use crate::codex_home::{CodexHome, CodexOptions};
 use crate::direct::{DirectCodex, requests};
@@ -74,7 +76,9 @@ fn everything(home: &CodexHome) -> WantedEntries {
     let plugins = PluginListing { curated: vec!["calendar@openai-curated".to_owned()], others: Vec::new() };
     WantedEntries {
         servers: BTreeMap::from([("time".to_owned(), time), ("web".to_owned(), web)]),
+        out_of_reach: BTreeMap::new(),
         tools_server: Some(tools_server(home)),
+        offered: McpSelection::All,
         plugins: PluginChoice::Listed(plugins),
         profile: Some(DEFAULT_PROFILE.to_owned()),
     }
@@ -146,7 +150,8 @@ async fn codex_reads_every_entry_that_we_write() {
         })
     );
     let ours = tools_server(&home);
-    assert!(runs_tools_server(&answer, &ours) && has_tools_server(&home.codex_home(), &ours));
+    let args = ours.written_args(&home.codex_home()).expect("our part has it");
+    assert!(ours.is_effective(&answer, &args), "{answer}");
     let started =
         codex.calls("thread/start", json!({ "cwd": home.workspace().display().to_string() })).await.unwrap();
     assert_eq!(started["activePermissionProfile"]["id"], ":workspace");

@@ -22,6 +22,17 @@ pub fn called(program: &Path) -> Vec<i32> {
     mentioning(program).into_iter().filter(is_it).collect()
 }
 
+/// Ids of the processes that were found in PATH as `codex`, and whose configuration is in this folder.
+pub fn with_codex_home(folder: &Path) -> Vec<i32> {
+    let home = [b"CODEX_HOME=", folder.as_os_str().as_bytes(), b"\0"].concat();
+    let is_it = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        command_line(*pid).starts_with(b"codex\0app-server") && memmem::find(&environment, &home).is_some()
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_it).collect()
+}
+
 /// Kills a process at once.
 pub fn kill(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {

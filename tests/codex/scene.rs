@@ -39,6 +39,10 @@ pub struct SceneSetup {
     /// Whether codex has used its home before. A codex that is killed while it makes its databases leaves them locked
     /// for minutes.
     pub used_home: bool,
+    /// Whether the agent is a model, at the same server, that can be switched to codex.
+    pub is_switchable: bool,
+    /// `mcp_servers` of ours, as JSON.
+    pub servers: Value,
     /// Milliseconds that people have to answer an ask; `None` for the usual time.
     pub answer_millis: Option<u64>,
 }
@@ -47,6 +51,7 @@ pub struct Scene {
     pub model: Upstream,
     pub home: CodexHome,
     pub network: Network,
+    setup: SceneSetup,
     talaria: Talaria,
     gateway: Option<Process>,
     address: String,
@@ -76,24 +81,69 @@ impl Scene {
             .var("API_SERVER_KEY", OWNER);
         talaria.sets("TALARIA_ANSWER_MS", setup.answer_millis.map(|millis| millis.to_string()).as_deref());
         let network = Network::listen(talaria.home());
-        let key =
-            if setup.without_key { String::new() } else { format!("    env: {{{KEY_VARIABLE}: {KEY}}}\n") };
-        let config = format!(
-            "agents:\n  coder:\n    kind: codex\n    command: {}\n    codex_home: {}\n    workspace: {}\n    \
-             access: {{allow_all: true}}\n{key}{}\
-             platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
-             limits: {{per_minute: 10000, per_hour: 100000}}\n",
-            home.program().display(),
-            home.codex_home().display(),
-            home.workspace().display(),
-            setup.entry,
-            network.socket().display(),
-        );
-        let talaria = talaria.config(&config);
+        if setup.is_switchable {
+            let folder = home.program_on_path();
+            let path = format!("{}:/usr/bin:/bin", folder.parent().unwrap().display());
+            for (name, value) in
+                [("PATH", &*path), ("CODEX_HOME", home.codex_home().to_str().unwrap()), (KEY_VARIABLE, KEY)]
+            {
+                talaria.sets(name, Some(value));
+            }
+        }
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let mut scene = Self { model, home, network, talaria, gateway: None, address: String::new(), client };
+        let mut scene =
+            Self { model, home, network, setup, talaria, gateway: None, address: String::new(), client };
+        scene.is_configured();
         scene.gateway_starts().await;
         scene
+    }
+
+    /// Writes the configuration.
+    fn is_configured(&self) {
+        let Self { home, setup, .. } = self;
+        let key =
+            if setup.without_key { String::new() } else { format!("    env: {{{KEY_VARIABLE}: {KEY}}}\n") };
+        let agent = match setup.is_switchable {
+            true => format!(
+                "kind: model\n    model: m\n    base_url: {}/v1\n    runtime: auto\n",
+                self.model.url()
+            ),
+            false => format!(
+                "kind: codex\n    command: {}\n    codex_home: {}\n    workspace: {}\n{key}",
+                home.program().display(),
+                home.codex_home().display(),
+                home.workspace().display(),
+            ),
+        };
+        let servers = if setup.servers.is_null() { json!({}) } else { setup.servers.clone() };
+        self.talaria.rewrites_config(format!(
+            "mcp_servers: {servers}\nagents:\n  coder:\n    {agent}    access: {{allow_all: true}}\n{}\
+             platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
+             limits: {{per_minute: 10000, per_hour: 100000}}\n",
+            setup.entry,
+            self.network.socket().display(),
+        ));
+    }
+
+    /// Runs a command of the operator that succeeds, and returns what it prints.
+    pub async fn operates(&self, args: &[&str]) -> String {
+        let ended = self.talaria.does(args.iter().copied()).await;
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{}\n{self}", ended.out);
+        ended.out
+    }
+
+    /// The running gateway reads its configuration with these MCP servers.
+    pub async fn has_servers(&mut self, servers: Value) {
+        self.setup.servers = servers;
+        self.is_configured();
+        self.operates(&["reload"]).await;
+    }
+
+    /// A person adds a skill.
+    pub fn has_skill(&self, name: &str, text: &str) {
+        let folder = self.talaria.home().join("skills");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("{name}.md")), text).unwrap();
     }
 
     /// Starts the gateway.

@@ -170,6 +170,7 @@ impl ServerShared {
             state.users = users.clone();
         }
         let servers = self.servers.clone();
+        servers.add_link(&link);
         servers.spawn("codex-router", link.clone().route(incoming));
         servers.spawn("codex-account", link.clone().follow_account());
         servers.spawn("codex", self.supervise(link.clone(), users.subscribe()));

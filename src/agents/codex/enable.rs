@@ -1,4 +1,4 @@
-//! Prepares codex for an agent that is switched to it: brings its config.toml up to date.
+//! Prepares codex for an agent: brings its config.toml up to date, which other agents may share.
 //!
 //! A failure is part of the report and never keeps the agent from being switched: codex works without our entries.
 
@@ -12,9 +12,10 @@ use std::sync::Arc;
 use super::binary::CodexBinary;
 use super::environment::codex_environment;
 use super::migration::{
-    FileProblem, FinishedMigration, MigrationError, MigrationMode, MigrationReport, ToolsServer,
-    WantedEntries, find_codex_home, migrate,
+    FileProblem, FinishedMigration, MigratedAgent, MigrationError, MigrationMode, MigrationOutcome,
+    MigrationReport, PluginListing, ToolsServer, WantedEntries, find_codex_home, is_unmigrated, migrate,
 };
+use super::servers::CodexServers;
 use crate::agents::process::ProcessHost;
 use crate::config::{CodexConfig, Config, McpServerConfig};
 
@@ -32,19 +33,19 @@ pub struct EnableSources {
     pub file: Option<PathBuf>,
     /// Starts codex to ask for its plugins; without it they are not known.
     pub host: Option<Arc<ProcessHost>>,
+    /// Codex processes that read the file again once it is written.
+    pub running: Option<Arc<CodexServers>>,
 }
 
-/// A request to prepare codex for an agent.
+/// A config.toml of codex, by the agents that read it.
 #[derive(Clone, Debug)]
-pub struct EnableRequest {
-    /// The codex of the agent.
-    pub codex: CodexConfig,
-    /// Its program, which was found.
-    pub binary: CodexBinary,
+pub struct SharedCodexHome {
+    /// The agent that is asked about.
+    pub agent: MigratedAgent,
+    /// The other agents whose turns codex runs with the same folder.
+    pub others: Vec<MigratedAgent>,
     /// Settings of ours that codex is given.
     pub sources: EnableSources,
-    /// Whether codex' config.toml is written.
-    pub mode: MigrationMode,
 }
 
 /// Report about codex' configuration.
@@ -63,26 +64,63 @@ impl EnableSources {
     pub fn new(config: &Config, host: Option<Arc<ProcessHost>>) -> Self {
         let (mcp_servers, home, file) =
             (config.mcp_servers.clone(), config.home.clone(), config.file.clone());
-        Self { mcp_servers, home, file, host }
+        Self { mcp_servers, home, file, host, running: None }
     }
 }
 
-/// Prepares codex for an agent. Takes a few seconds at most.
-pub async fn enable(request: EnableRequest) -> EnableReport {
-    let EnableRequest { codex, binary, sources, mode } = request;
-    let Some(folder) = codex_folder(&codex) else {
-        let errors = vec![MigrationError::File(FileProblem::NotAFile)];
-        let migration = MigrationReport { errors, ..MigrationReport::default() };
-        return EnableReport { file: None, block: String::new(), migration };
-    };
-    let plugins = match (&sources.host, codex.plugins) {
-        (Some(host), true) => plugin_list::ask(host, &codex, &binary, &sources.home).await,
-        (None, _) | (_, false) => None,
-    };
-    let tools_server = own_tools_server(&sources.home, sources.file.as_deref());
-    let wanted = WantedEntries::of_agent(&codex, sources.mcp_servers, tools_server, plugins);
-    let FinishedMigration { block, report } = migrate(folder.clone(), wanted, mode).await;
-    EnableReport { file: Some(folder.join("config.toml")), block, migration: report }
+impl SharedCodexHome {
+    /// The file of `agent`. `others` may have agents with another file, and the agent itself.
+    pub fn new(
+        agent: MigratedAgent,
+        others: impl IntoIterator<Item = MigratedAgent>,
+        sources: EnableSources,
+    ) -> Self {
+        let folder = codex_folder(&agent.codex);
+        let shares = |other: &MigratedAgent| other.name != agent.name && codex_folder(&other.codex) == folder;
+        let others = others.into_iter().filter(shares).collect();
+        Self { agent, others, sources }
+    }
+
+    /// Brings the file up to date for its agents; `binary` is the codex that was found. Takes a few seconds at most.
+    pub async fn enable(self, binary: &CodexBinary, mode: MigrationMode) -> EnableReport {
+        let Some(folder) = codex_folder(&self.agent.codex) else {
+            let errors = vec![MigrationError::File(FileProblem::NotAFile)];
+            let migration = MigrationReport { errors, ..MigrationReport::default() };
+            return EnableReport { file: None, block: String::new(), migration };
+        };
+        let wants_plugins = self.agents().any(|agent| agent.codex.plugins);
+        let plugins = match &self.sources.host {
+            Some(host) if wants_plugins => {
+                plugin_list::ask(host, &self.agent.codex, binary, &self.sources.home).await
+            }
+            Some(_) | None => None,
+        };
+        let FinishedMigration { block, report } = migrate(folder.clone(), self.wanted(plugins), mode).await;
+        if let (MigrationOutcome::Written, Some(running)) = (report.outcome, &self.sources.running) {
+            running.reload_configuration().await;
+        }
+        EnableReport { file: Some(folder.join("config.toml")), block, migration: report }
+    }
+
+    /// Whether the file has nothing of ours yet, although there is something for it.
+    pub async fn is_unmigrated(self) -> bool {
+        match codex_folder(&self.agent.codex) {
+            Some(folder) => is_unmigrated(folder, self.wanted(None)).await,
+            None => false,
+        }
+    }
+
+    /// The agents, first the one that is asked about.
+    fn agents(&self) -> impl Iterator<Item = &MigratedAgent> {
+        std::iter::once(&self.agent).chain(&self.others)
+    }
+
+    fn wanted(&self, plugins: Option<PluginListing>) -> WantedEntries {
+        let EnableSources { mcp_servers, home, file, host: _, running: _ } = &self.sources;
+        let agents: Vec<_> = self.agents().cloned().collect();
+        let tools_server = own_tools_server(home, file.as_deref());
+        WantedEntries::of_agents(&agents, mcp_servers.clone(), tools_server, plugins)
+    }
 }
 
 /// The folder of codex' configuration, which the process of the agent uses too.
@@ -100,5 +138,21 @@ pub fn own_tools_server(home: &Path, file: Option<&Path>) -> ToolsServer {
         Some(path) => PathBuf::from(path),
         None => program,
     };
-    ToolsServer { program, home: home.to_owned(), config: file.map(Path::to_owned) }
+    // codex starts it in another folder than ours.
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    ToolsServer { program, home: absolute(home), config: file.map(absolute) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codex_finds_our_folder_from_any_other_one() {
+        let ours = own_tools_server(Path::new("state"), Some(Path::new("talaria.yaml")));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!((ours.home, ours.config), (here.join("state"), Some(here.join("talaria.yaml"))));
+        let ours = own_tools_server(Path::new("/var/lib/talaria"), None);
+        assert_eq!((ours.home, ours.config), (PathBuf::from("/var/lib/talaria"), None));
+    }
 }

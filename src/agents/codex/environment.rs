@@ -1,7 +1,7 @@
 //! The environment of codex.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use crate::agents::process::environment::{CODEX_VARIABLES, process_environment};
 use crate::config::CodexConfig;
@@ -19,6 +19,12 @@ fn complete(mut passed: BTreeMap<OsString, OsString>, config: &CodexConfig) -> B
     passed.extend(config.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
     if let Some(home) = &config.codex_home {
         passed.insert(CODEX_HOME.into(), home.into());
+    }
+    // codex runs in another folder than we do. It takes an empty path for none.
+    if let Some(home) = passed.get_mut(OsStr::new(CODEX_HOME)).filter(|home| !home.is_empty())
+        && let Ok(absolute) = std::path::absolute(&*home)
+    {
+        *home = absolute.into();
     }
     passed
 }
@@ -42,5 +48,15 @@ mod tests {
         assert_eq!(variables[&OsString::from("CODEX_HOME")], "/theirs");
         assert_eq!(variables[&OsString::from("RUST_LOG")], "debug");
         assert_eq!(variables[&OsString::from("HOME")], "/home/ann");
+    }
+
+    #[test]
+    fn a_relative_folder_is_the_same_one_for_codex() {
+        let home = |ours: &str| {
+            let ours = BTreeMap::from([(OsString::from(CODEX_HOME), OsString::from(ours))]);
+            complete(ours, &CodexConfig::new("/work".into())).remove(OsStr::new(CODEX_HOME)).unwrap()
+        };
+        assert_eq!(home("codex"), std::env::current_dir().unwrap().join("codex"));
+        assert_eq!((home("/codex"), home("")), ("/codex".into(), "".into()));
     }
 }

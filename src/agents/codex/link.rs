@@ -191,6 +191,11 @@ impl CodexLink {
         threads.insert(thread.to_owned(), loaded);
     }
 
+    /// Forgets of every thread whether its tools server is our own.
+    pub fn forget_own_server(&self) {
+        self.threads.lock().values_mut().for_each(|thread| thread.has_own_server = None);
+    }
+
     /// Forgets that a thread is loaded.
     pub fn remove_thread(&self, thread: &str) {
         self.threads.lock().remove(thread);

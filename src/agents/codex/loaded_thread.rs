@@ -12,8 +12,9 @@ const GRANTS: usize = 64;
 pub struct LoadedThread {
     /// The rules that hold in it.
     pub policy: EffectivePolicy,
-    /// Whether the tools server that it calls by our name is our own.
-    pub has_own_server: bool,
+    /// Whether the tools server that it calls by our name is our own; `None` if codex has read its configuration again
+    /// since that was known.
+    pub has_own_server: Option<bool>,
     /// Number of messages of the process before it was loaded.
     pub since: u64,
     /// Number of times that codex has shortened its history since it was loaded.

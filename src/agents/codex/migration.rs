@@ -18,14 +18,13 @@ mod server_table;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod tools_server;
 mod user_keys;
 mod wanted;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
-use toml_edit::{Document, Item};
 use tracing::{info, warn};
 
 pub use codex_home::find_codex_home;
@@ -35,21 +34,19 @@ pub use managed_block::BlockFault;
 pub use plan::MigrationPlan;
 pub use plugins::PluginListing;
 pub use report::{MigrationError, MigrationOutcome, MigrationReport, SkipReason};
-pub use wanted::{DEFAULT_PROFILE, PluginChoice, TOOLS_SERVER, ToolsServer, WantedEntries};
+pub use tools_server::{TOOLS_SERVER, ToolsServer};
+pub use wanted::{DEFAULT_PROFILE, MigratedAgent, PluginChoice, WantedEntries};
 
 use config_file::{ConfigFile, ReplaceOutcome, make_folder};
-use entry_name::SERVERS_KEY;
 use managed_block::split_file;
-use plain_value::{plain_item, plain_table};
-use server_table::tools_server_table;
-use user_keys::UserKeys;
 
 /// Times that the file is read again because somebody changed it meanwhile. Two programs that write at once are done
 /// after one of them; more is a program that writes without end.
 const TRIES: usize = 5;
 
-/// Time limit of a migration. It reads and writes a few kilobytes; only a network disk that is away takes longer.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Time limit of a migration. It reads and writes a few kilobytes; only a network disk that is away takes longer. With
+/// the other steps of `/codex-runtime on` it stays below the limit of that command.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Whether the file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,36 +83,15 @@ pub async fn migrate(folder: PathBuf, wanted: WantedEntries, mode: MigrationMode
     migration
 }
 
-/// Whether our part of this folder's config.toml starts exactly this tools server, and nothing else of the file does
-/// under its name. Only then its calls need no question.
-pub fn has_tools_server(folder: &Path, ours: &ToolsServer) -> bool {
-    let found = || {
-        let file = ConfigFile::read(folder).ok()?;
+/// Whether this folder's config.toml has no part of ours, and would have one after a migration.
+pub async fn is_unmigrated(folder: PathBuf, wanted: WantedEntries) -> bool {
+    let look = tokio::task::spawn_blocking(move || {
+        let file = ConfigFile::read(&folder).ok()?;
         let split = split_file(str::from_utf8(&file.bytes).ok()?).ok()?;
-        let entry = EntryName::Server(TOOLS_SERVER.to_owned());
-        let theirs = Document::parse(split.rest).ok()?;
-        if UserKeys::of(&theirs).clash(&entry).is_some() || !split.block.entries.contains(&entry) {
-            return None;
-        }
-        let inner = Document::parse(split.block.inner).ok()?;
-        let found = inner.as_table().get(SERVERS_KEY)?.get(TOOLS_SERVER)?;
-        Some(plain_item(found) == plain_table(&tools_server_table(ours).ok()?))
-    };
-    found().unwrap_or(false)
-}
-
-/// Whether codex' effective configuration, its result of `config/read`, starts exactly this tools server. The file of a
-/// trusted project can replace the entry of ours.
-pub fn runs_tools_server(config_read: &Value, ours: &ToolsServer) -> bool {
-    let Ok(table) = tools_server_table(ours) else { return false };
-    let found = &config_read["config"][SERVERS_KEY][TOOLS_SERVER];
-    let text = |key: &str| table.get(key).and_then(Item::as_str);
-    let env = table.get("env").and_then(Item::as_inline_table);
-    let env = env.into_iter().flatten().map(|(name, value)| (name.to_owned(), Value::from(value.as_str())));
-    found["command"].as_str() == text("command")
-        && found["args"] == Value::from(["mcp"].as_slice())
-        && found["env"] == Value::Object(env.collect())
-        && found["url"].is_null()
+        let plan = MigrationPlan::make(&file.bytes, &wanted);
+        Some(split.block.entries.is_empty() && !plan.block.is_empty())
+    });
+    matches!(tokio::time::timeout(DEADLINE, look).await, Ok(Ok(Some(true))))
 }
 
 /// Moments of a migration at which a test changes the file.

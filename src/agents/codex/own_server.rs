@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::enable::codex_folder;
 use super::link::CodexLink;
-use super::migration::{ToolsServer, has_tools_server, runs_tools_server};
+use super::migration::ToolsServer;
 use crate::config::CodexConfig;
 
 /// Whether a thread in this folder has the tools server that our block in codex' configuration names, and no other one
@@ -12,13 +12,11 @@ use crate::config::CodexConfig;
 pub async fn has_own_server(link: &CodexLink, config: &CodexConfig, ours: &ToolsServer, cwd: &str) -> bool {
     let Some(folder) = codex_folder(config).filter(|_| config.tools_server) else { return false };
     let server = ours.clone();
-    let written = tokio::task::spawn_blocking(move || has_tools_server(&folder, &server)).await;
-    if !written.unwrap_or(false) {
-        return false;
-    }
+    let written = tokio::task::spawn_blocking(move || server.written_args(&folder)).await;
+    let Ok(Some(args)) = written else { return false };
     // The file of a project may name another program.
     match link.call("config/read", json!({ "cwd": cwd, "includeLayers": false })).await {
-        Ok(answer) => runs_tools_server(&answer.result, ours),
+        Ok(answer) => ours.is_effective(&answer.result, &args),
         Err(error) => {
             tracing::warn!(%error, "codex does not tell its configuration");
             false

@@ -2,13 +2,17 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use serde_json::Value;
 use talaria_platform::{CancellationToken, spawn_task};
 use tokio_util::task::TaskTracker;
 
 use super::enable::own_tools_server;
+use super::link::CodexLink;
 use super::migration::ToolsServer;
 use crate::agents::process::ProcessHost;
 
@@ -18,12 +22,18 @@ const END: Duration = Duration::from_secs(6);
 /// Folder in the state folder for pictures that a running turn has shown to codex.
 const PICTURES: &str = "codex-pictures";
 
+/// Time limit for a running codex to read its configuration again. It answers in milliseconds, and a person waits.
+const RELOAD: Duration = Duration::from_secs(2);
+
 /// The codex processes of the gateway. One per process of ours.
+#[derive(Debug)]
 pub struct CodexServers {
     /// Starts the processes.
     pub host: Arc<ProcessHost>,
     /// Our tools server, as codex starts it.
     pub tools_server: ToolsServer,
+    /// The processes that run. At most one of each agent, and some that are about to end.
+    links: Mutex<Vec<Weak<CodexLink>>>,
     pictures: PathBuf,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -42,6 +52,7 @@ impl CodexServers {
         Arc::new(Self {
             host,
             tools_server,
+            links: Mutex::default(),
             pictures,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -56,6 +67,29 @@ impl CodexServers {
     /// The folder for pictures that a running turn has shown to codex. It need not exist.
     pub fn pictures(&self) -> &Path {
         &self.pictures
+    }
+
+    /// Remembers a process that runs.
+    pub fn add_link(&self, link: &Arc<CodexLink>) {
+        let mut links = self.links.lock();
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(link));
+    }
+
+    /// Makes every process that runs read its MCP servers from its configuration again, also for open conversations. One
+    /// that does not know how, or not in time, does so when it starts the next time.
+    pub async fn reload_configuration(&self) {
+        let links: Vec<_> = self.links.lock().iter().filter_map(Weak::upgrade).collect();
+        let reload = async |link: &Arc<CodexLink>| {
+            // Which program has the name of our tools server is asked anew before the next turn.
+            link.forget_own_server();
+            let answer = link.rpc().call("config/mcpServer/reload", Value::Null, RELOAD).await;
+            link.forget_own_server();
+            if let Err(error) = answer {
+                tracing::warn!(%error, "a running codex did not read its configuration again");
+            }
+        };
+        join_all(links.iter().map(reload)).await;
     }
 
     /// Runs a task that is waited for at the end.

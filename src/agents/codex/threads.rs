@@ -99,6 +99,14 @@ impl ThreadOpener<'_> {
             if self.holds_grants(&loaded).await {
                 let LoadedThread { policy, has_own_server, .. } = loaded;
                 let id = thread.clone();
+                let has_own_server = match has_own_server {
+                    Some(known) => known,
+                    None => {
+                        let found = self.has_own_server().await;
+                        self.link.change_thread(thread, |state| state.has_own_server = Some(found));
+                        found
+                    }
+                };
                 return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server }));
             }
             self.unload(thread).await?;
@@ -152,13 +160,18 @@ impl ThreadOpener<'_> {
         self.adopt(thread, &answer).await
     }
 
+    /// Whether the tools server that a thread in this folder calls by our name is our own.
+    async fn has_own_server(&self) -> bool {
+        has_own_server(self.link, self.config, self.tools_server, self.cwd).await
+    }
+
     /// Remembers a thread that codex has opened for us.
     async fn adopt(&self, thread: &str, answer: &RpcAnswer) -> Result<OpenThread, AgentError> {
         let policy = EffectivePolicy::read(&answer.result);
         self.check_policy(&policy)?;
-        let has_own_server = has_own_server(self.link, self.config, self.tools_server, self.cwd).await;
+        let has_own_server = self.has_own_server().await;
         let mut loaded = LoadedThread::new(policy.clone(), answer.position);
-        loaded.has_own_server = has_own_server;
+        loaded.has_own_server = Some(has_own_server);
         self.link.add_thread(thread, loaded);
         Ok(OpenThread { id: thread.to_owned(), policy, has_own_server })
     }

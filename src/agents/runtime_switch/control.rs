@@ -12,14 +12,15 @@ use tokio::sync::Mutex;
 
 use super::report::{FixedRuntime, RuntimeRefusal};
 use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
-use crate::agents::codex::codex_environment;
-use crate::agents::codex::enable::{EnableReport, EnableRequest, EnableSources, enable};
-use crate::agents::codex::migration::MigrationMode;
+use crate::agents::codex::enable::{EnableReport, EnableSources, SharedCodexHome};
+use crate::agents::codex::migration::{MigratedAgent, MigrationMode};
+use crate::agents::codex::{CodexServers, codex_environment};
 use crate::agents::process::ProcessHost;
-use crate::config::{AgentSettings, CodexConfig, Config, SwitchConfig};
+use crate::config::{AgentSettings, CodexConfig, Config};
 use crate::ids::AgentName;
 use crate::rules::{AgentRuntime, LiveRules};
 use crate::store::{self, Store, Tx};
+use crate::testing::failpoint;
 
 /// Shows and changes the runtimes of agents. One per process, behind an `Arc`.
 pub struct RuntimeControl {
@@ -41,7 +42,7 @@ pub struct SwitchTable {
     pub sources: EnableSources,
 }
 
-/// The runtime of an agent that can be switched.
+/// The runtime of an agent whose turns codex can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeState {
     /// Name of the agent.
@@ -50,6 +51,8 @@ pub struct RuntimeState {
     pub runtime: AgentRuntime,
     /// The runtime that the configuration gives it.
     pub configured: AgentRuntime,
+    /// Whether it has another runtime too. Not so for an agent of kind `codex`.
+    pub is_switchable: bool,
     /// Fewer people and programs may talk to it on codex than on its own runtime.
     pub narrows_access: bool,
 }
@@ -65,13 +68,37 @@ pub struct RuntimeChange {
     pub enabled: Option<(CodexBinary, EnableReport)>,
 }
 
-/// Decides in the transaction that stores a change whether it may be made.
-pub type ChangePermit = Box<dyn FnOnce(&Tx<'_>) -> store::Result<bool> + Send>;
+/// Decides in the transaction that stores a change whether it may be made. Also asked in one that is undone.
+pub type ChangePermit = Arc<dyn Fn(&Tx<'_>) -> store::Result<bool> + Send + Sync>;
+
+/// A choice for the store.
+#[derive(Clone)]
+struct StoredChoice {
+    agent: AgentName,
+    /// `None` for no choice.
+    runtime: Option<AgentRuntime>,
+    permit: ChangePermit,
+}
+
+/// Whether a choice stays in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteMode {
+    /// It does not: only a refusal or a failure counts.
+    Trial,
+    /// It does.
+    Commit,
+}
 
 impl SwitchTable {
     /// The settings of a configuration. `host` starts codex where it is asked something.
     pub fn new(config: &Config, host: Option<Arc<ProcessHost>>) -> Self {
         Self { agents: config.agents.entries.clone(), sources: EnableSources::new(config, host) }
+    }
+
+    /// These codex processes read their configuration again once it is written.
+    pub fn reloading(mut self, running: Option<Arc<CodexServers>>) -> Self {
+        self.sources.running = running;
+        self
     }
 }
 
@@ -85,21 +112,34 @@ impl RuntimeControl {
     /// Uses the settings of another configuration from now on.
     pub fn replace(&self, config: &Config) {
         let mut table = self.table.write();
-        *table = Arc::new(SwitchTable::new(config, table.sources.host.clone()));
+        let EnableSources { host, running, .. } = &table.sources;
+        *table = Arc::new(SwitchTable::new(config, host.clone()).reloading(running.clone()));
     }
 
-    /// The runtime of every agent, by name; or why it cannot be switched.
+    /// The runtime of every agent, by name; or why codex cannot run its turns.
     pub fn states(&self) -> Vec<(AgentName, Result<RuntimeState, FixedRuntime>)> {
         self.table().agents.keys().map(|agent| (agent.clone(), self.state(agent))).collect()
     }
 
-    /// The runtime of an agent, or why it cannot be switched.
+    /// The runtime of an agent, or why codex cannot run its turns.
     pub fn state(&self, agent: &AgentName) -> Result<RuntimeState, FixedRuntime> {
-        let configured = self.switch_of(agent)?.runtime;
+        let table = self.table();
+        let agent = agent.clone();
+        let configured = match table.agents.get(&agent) {
+            None => return Err(FixedRuntime::NoAgent),
+            Some(AgentSettings::Proxy(_)) => return Err(FixedRuntime::Proxy),
+            Some(AgentSettings::Codex(_)) => {
+                let runtime = AgentRuntime::CodexAppServer;
+                let (configured, is_switchable, narrows_access) = (runtime, false, false);
+                return Ok(RuntimeState { agent, runtime, configured, is_switchable, narrows_access });
+            }
+            Some(AgentSettings::Model(model)) => model.switch.as_ref().ok_or(FixedRuntime::Private)?.runtime,
+        };
         let rules = &self.live.now().agents;
         let narrows_access =
-            rules.by_name.get(agent).is_some_and(|policy| policy.access != policy.codex_access);
-        Ok(RuntimeState { agent: agent.clone(), runtime: rules.runtime(agent), configured, narrows_access })
+            rules.by_name.get(&agent).is_some_and(|policy| policy.access != policy.codex_access);
+        let runtime = rules.runtime(&agent);
+        Ok(RuntimeState { agent, runtime, configured, is_switchable: true, narrows_access })
     }
 
     /// Finds the codex that an agent uses, or would use.
@@ -113,16 +153,24 @@ impl RuntimeControl {
 
     /// Says what switching an agent to codex would write, and writes nothing.
     pub async fn dry_run(&self, agent: &AgentName) -> Result<(CodexBinary, EnableReport), RuntimeRefusal> {
-        let codex = self.switch_of(agent)?.codex;
-        let binary = found(&codex).await?;
-        let sources = self.table().sources.clone();
-        let mode = MigrationMode::DryRun;
-        let report = enable(EnableRequest { codex, binary: binary.clone(), sources, mode }).await;
+        self.state(agent)?;
+        let file = self.codex_file(agent)?;
+        let binary = found(&file.agent.codex).await?;
+        let report = file.enable(&binary, MigrationMode::DryRun).await;
         Ok((binary, report))
     }
 
-    /// Switches an agent to a runtime. `permit` is asked in the transaction that stores it. The change is carried out to
-    /// its end even if the caller gives up.
+    /// Whether codex runs the turns of an agent and has nothing of ours in its configuration, although there is
+    /// something for it. An agent of kind `codex` that opts out of our tools server need not have anything.
+    pub async fn is_unmigrated(&self, agent: &AgentName) -> bool {
+        let (Ok(state), Ok(file)) = (self.state(agent), self.codex_file(agent)) else { return false };
+        let wants_ours = state.is_switchable || file.agent.codex.tools_server;
+        state.runtime == AgentRuntime::CodexAppServer && wants_ours && file.is_unmigrated().await
+    }
+
+    /// Switches an agent to a runtime. `permit` is asked in the transaction that stores it, and before anything is
+    /// written. The change is carried out to its end even if the caller gives up. An agent of kind `codex` has no other
+    /// runtime: switching it on brings codex' configuration up to date and stores nothing.
     pub async fn change(
         self: &Arc<Self>,
         agent: &AgentName,
@@ -142,56 +190,89 @@ impl RuntimeControl {
         permit: ChangePermit,
     ) -> Result<RuntimeChange, RuntimeRefusal> {
         let _one = self.changing.lock().await;
-        let SwitchConfig { runtime: configured, codex } = self.switch_of(&agent)?;
-        let before = self.state(&agent)?;
-        let binary = match to {
-            AgentRuntime::Auto => None,
-            AgentRuntime::CodexAppServer => Some(found(&codex).await?),
+        let before = match (self.state(&agent), to) {
+            (Ok(state), AgentRuntime::CodexAppServer) => state,
+            (Ok(state), AgentRuntime::Auto) if state.is_switchable => state,
+            (state, AgentRuntime::Auto) => {
+                self.forget_choice(&agent, permit).await?;
+                return Err(state.err().unwrap_or(FixedRuntime::Codex).into());
+            }
+            (Err(why), AgentRuntime::CodexAppServer) => return Err(why.into()),
         };
         // A choice that is the configuration's own needs no override, and follows the configuration later.
-        let stored = (to != configured).then_some(to);
-        let name = agent.clone();
-        let written = self.store.write(move |tx| {
-            let permitted = permit(tx)?;
-            if permitted {
-                tx.set_runtime_override(&name, stored)?;
-            }
-            Ok(permitted)
-        });
-        match written.await {
-            Ok(true) => {}
-            Ok(false) => return Err(RuntimeRefusal::Busy),
-            Err(error) => {
-                tracing::error!(%error, %agent, "the runtime of an agent could not be stored");
-                return Err(RuntimeRefusal::Store(error));
-            }
-        }
-        let enabled = match binary {
-            // Before the next turn: codex reads its configuration when it starts.
-            Some(binary) => {
-                let sources = self.table().sources.clone();
-                let mode = MigrationMode::Write;
-                let report = enable(EnableRequest { codex, binary: binary.clone(), sources, mode }).await;
+        let choice = StoredChoice {
+            agent: agent.clone(),
+            runtime: (to != before.configured).then_some(to),
+            permit: permit.clone(),
+        };
+        let enabled = match to {
+            AgentRuntime::Auto => None,
+            AgentRuntime::CodexAppServer => {
+                let file = self.codex_file(&agent)?;
+                let binary = found(&file.agent.codex).await?;
+                if before.is_switchable {
+                    self.write(&choice, WriteMode::Trial).await?;
+                }
+                // Before the choice is stored, so that no death in between leaves an agent on codex without this. To
+                // write it again is harmless.
+                let report = file.enable(&binary, MigrationMode::Write).await;
+                failpoint("runtime.migrated");
                 Some((binary, report))
             }
-            None => None,
         };
-        self.live.override_runtime(&agent, stored);
-        tracing::info!(%agent, before = %before.runtime, runtime = %to, "the runtime of an agent was chosen");
+        if before.is_switchable {
+            self.write(&choice, WriteMode::Commit).await?;
+            failpoint("runtime.stored");
+            self.live.override_runtime(&agent, choice.runtime);
+            tracing::info!(%agent, before = %before.runtime, runtime = %to, "the runtime of an agent was chosen");
+        }
         Ok(RuntimeChange { before: before.runtime, state: RuntimeState { runtime: to, ..before }, enabled })
     }
 
-    /// The settings of an agent that can be switched.
-    fn switch_of(&self, agent: &AgentName) -> Result<SwitchConfig, FixedRuntime> {
-        let table = self.table();
-        match table.agents.get(agent) {
-            None => Err(FixedRuntime::NoAgent),
-            Some(AgentSettings::Proxy(_)) => Err(FixedRuntime::Proxy),
-            Some(AgentSettings::Codex(_)) => Err(FixedRuntime::Codex),
-            Some(AgentSettings::Model(model)) => {
-                model.switch.as_deref().cloned().ok_or(FixedRuntime::Private)
+    /// Forgets a choice from a time when the agent could be switched, if there is one.
+    async fn forget_choice(&self, agent: &AgentName, permit: ChangePermit) -> Result<(), RuntimeRefusal> {
+        if self.live.now().agents.overrides.contains_key(agent) {
+            let choice = StoredChoice { agent: agent.clone(), runtime: None, permit };
+            self.write(&choice, WriteMode::Commit).await?;
+            self.live.override_runtime(agent, None);
+        }
+        Ok(())
+    }
+
+    /// Stores a choice, or tries whether that would be possible.
+    async fn write(&self, choice: &StoredChoice, mode: WriteMode) -> Result<(), RuntimeRefusal> {
+        let StoredChoice { agent, runtime, permit } = choice.clone();
+        let store = move |tx: &Tx<'_>| {
+            let is_permitted = permit(tx)?;
+            if is_permitted {
+                tx.set_runtime_override(&agent, runtime)?;
+            }
+            Ok(is_permitted)
+        };
+        let written = self.store.write(move |tx| match mode {
+            WriteMode::Trial => tx.undone(store),
+            WriteMode::Commit => store(tx),
+        });
+        match written.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(RuntimeRefusal::Busy),
+            Err(error) => {
+                tracing::error!(%error, agent = %choice.agent, "the runtime of an agent could not be stored");
+                Err(RuntimeRefusal::Store(error))
             }
         }
+    }
+
+    /// The configuration file of the codex of an agent, with the agents on codex that share it.
+    fn codex_file(&self, agent: &AgentName) -> Result<SharedCodexHome, FixedRuntime> {
+        let table = self.table();
+        let settings = table.agents.get(agent).ok_or(FixedRuntime::NoAgent)?;
+        let migrated = MigratedAgent::of(agent, settings).ok_or(FixedRuntime::Proxy)?;
+        let rules = &self.live.now().agents;
+        let others = table.agents.iter().filter_map(|(name, settings)| MigratedAgent::of(name, settings));
+        let on_codex = others
+            .filter(|other| !other.is_switched || rules.runtime(&other.name) == AgentRuntime::CodexAppServer);
+        Ok(SharedCodexHome::new(migrated, on_codex, table.sources.clone()))
     }
 
     fn table(&self) -> Arc<SwitchTable> {

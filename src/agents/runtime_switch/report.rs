@@ -19,7 +19,7 @@ pub enum FixedRuntime {
     NoAgent,
 }
 
-/// Why a runtime was not changed. Everything is as before.
+/// Why a runtime was not changed. Everything is as before, except perhaps after [`RuntimeRefusal::Broken`].
 #[derive(Debug)]
 pub enum RuntimeRefusal {
     /// The agent cannot be switched.
@@ -30,7 +30,7 @@ pub enum RuntimeRefusal {
     Busy,
     /// The choice could not be stored.
     Store(StoreError),
-    /// The change broke in the middle; the log says why.
+    /// The change broke in the middle, perhaps when it was stored already; the log says why.
     Broken,
 }
 
@@ -53,7 +53,8 @@ impl RuntimeRefusal {
             Self::Fixed(why) => why.words(agent),
             Self::Binary(error) => error.words(),
             Self::Busy => TextKey::StillRunning.into(),
-            Self::Store(_) | Self::Broken => TextKey::RuntimeNotStored.into(),
+            Self::Store(_) => TextKey::RuntimeNotStored.into(),
+            Self::Broken => TextKey::RuntimeBroken.into(),
         }
     }
 }

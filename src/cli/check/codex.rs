@@ -11,7 +11,8 @@ use toml_edit::{Document, TableLike};
 
 use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
 use crate::agents::codex::codex_environment;
-use crate::agents::codex::enable::codex_folder;
+use crate::agents::codex::enable::{EnableSources, SharedCodexHome, codex_folder};
+use crate::agents::codex::migration::MigratedAgent;
 use crate::agents::process::environment::is_secret;
 use crate::config::{AgentSettings, CodexConfig, Config, ConfigSources};
 use crate::control::client::{CommandNeed, ControlClient};
@@ -58,6 +59,12 @@ pub(super) fn look(
             let _ = write!(text, "\nagent `{}`: {line}\n", user.name);
         }
     }
+    for name in runtime.block_on(unmigrated(config, &chosen)) {
+        let _ = write!(
+            text,
+            "\nagent `{name}`: the configuration of codex is not migrated yet; run `talaria codex on --agent {name}`\n"
+        );
+    }
 }
 
 /// The agents whose turns codex runs.
@@ -75,6 +82,21 @@ fn users<'a>(
         }
         AgentSettings::Proxy(_) => None,
     })
+}
+
+/// The agents on codex whose codex has nothing of ours in its configuration, although there is something for it.
+async fn unmigrated(config: &Config, chosen: &BTreeMap<AgentName, AgentRuntime>) -> Vec<AgentName> {
+    let on_codex: Vec<_> = users(config, chosen)
+        .filter_map(|user| MigratedAgent::of(user.name, config.agents.entries.get(user.name)?))
+        .collect();
+    let mut found = Vec::new();
+    for agent in on_codex.iter().filter(|agent| agent.is_switched || agent.codex.tools_server) {
+        let sources = EnableSources::new(config, None);
+        if SharedCodexHome::new(agent.clone(), on_codex.iter().cloned(), sources).is_unmigrated().await {
+            found.push(agent.name.clone());
+        }
+    }
+    found
 }
 
 /// Runtimes that were chosen with a command: asks a running process, else reads its database.

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 
 use super::codex::CodexConfig;
-use crate::config::{BaseUrl, UrlHost};
+use crate::config::{BaseUrl, McpSelection, UrlHost};
 use crate::rules::AgentRuntime;
 
 /// Host of OpenAI's own model server.
@@ -22,6 +22,8 @@ pub struct SwitchConfig {
     pub runtime: AgentRuntime,
     /// The codex that runs the turns then.
     pub codex: CodexConfig,
+    /// The MCP servers that codex gets: those of its `tools`, or all if its entry has no such key.
+    pub servers: McpSelection,
 }
 
 /// `runtime` as written: a name in any case.
@@ -63,7 +65,8 @@ impl SwitchConfig {
             None if is_openai(url) => AgentRuntime::Auto,
             None => return None,
         };
-        Some(Self { runtime, codex: CodexConfig::new(home.join("codex").join(name)) })
+        let codex = CodexConfig::new(home.join("codex").join(name));
+        Some(Self { runtime, codex, servers: McpSelection::All })
     }
 }
 

@@ -77,6 +77,7 @@ impl ConfigResolver<'_> {
         }
         config.workspace = self.folder(&["agents", name, "workspace"], written.workspace.clone());
         let errors_before = self.errors.len();
+        let has_tools = written.tools.is_some();
         for tool in written.tools.unwrap_or_default() {
             match self.tool_entry(name, &tool) {
                 Some(ToolEntry::Builtin(tool)) => _ = config.tools.insert(tool),
@@ -117,6 +118,9 @@ impl ConfigResolver<'_> {
         }
         if let Some(switch) = &mut config.switch {
             switch.codex.cwd.clone_from(&config.workspace);
+            if has_tools {
+                switch.servers.clone_from(&config.mcp);
+            }
             switch.codex.turn_timeout = written.turn_timeout.map_or(switch.codex.turn_timeout, |span| span.0);
         }
     }

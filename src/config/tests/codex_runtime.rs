@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::access::AgentAccess;
-use crate::config::{CodexConfig, SwitchConfig};
+use crate::config::{CodexConfig, McpSelection, SwitchConfig};
 use crate::ids::AgentName;
 use crate::rules::{AgentPolicy, AgentRuntime};
 
@@ -93,6 +93,22 @@ fn codex_works_in_the_folder_of_the_agent_and_within_its_time() {
     assert_eq!((&plain.cwd, plain.turn_timeout), (&None, Duration::from_secs(3600)));
     assert!(plain.workspace.ends_with("home/codex/local"), "{plain:?}");
     assert_eq!(plain, CodexConfig::new(plain.workspace.clone()));
+}
+
+#[test]
+fn codex_gets_the_servers_of_its_tools_or_all_of_them() {
+    let servers = |tools: &str| {
+        let text =
+            format!("mcp_servers: {{a: {{command: a}}, b: {{command: b}}}}\nagents:\n  local: {{{tools}}}\n");
+        switch_of(&openai().file(text), "local").0.unwrap().servers
+    };
+    for tools in ["", "tools: [mcp]"] {
+        assert_eq!(servers(tools), McpSelection::All, "{tools}");
+    }
+    for tools in ["tools: []", "tools: [memory]"] {
+        assert_eq!(servers(tools), McpSelection::None, "{tools}");
+    }
+    assert_eq!(servers("tools: [memory, mcp.a]"), McpSelection::Some(["a".to_owned()].into()));
 }
 
 #[test]

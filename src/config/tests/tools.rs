@@ -191,6 +191,11 @@ fn settings_without_effect_are_pointed_out() {
     insta::assert_snapshot!(warnings(&agent("base_url: http://localhost:1/v1, workspace: /srv/work, tools: [memory]")), @"`agents.a.workspace` has no effect, because no tool of the agent works in it");
     insta::assert_snapshot!(warnings(&agent("tools: [mcp]")), @"`agents.a.tools` has `mcp`, but there are no servers in `mcp_servers`");
     insta::assert_snapshot!(warnings(&format!("{}mcp_servers: {{t: {{command: a}}}}", agent("tools: [memory]"))), @"`mcp_servers.t` is used by no agent; add `mcp.t` to the `tools` of one");
+    // Codex gets it from us.
+    for keys in ["kind: codex", "kind: model, model: m, runtime: codex_app_server"] {
+        let text = format!("agents: {{coder: {{{keys}}}}}\nmcp_servers: {{t: {{command: a}}}}\n");
+        assert_eq!(warnings(&text), "", "{keys}");
+    }
     insta::assert_snapshot!(
         warnings(&format!("{}mcp_servers: {{t: {{command: a, enabled: false}}}}", agent("tools: [mcp.t]"))),
         @"`agents.a.tools` has `mcp.t`, but that server is off (`enabled: false`)"

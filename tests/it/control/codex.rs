@@ -71,10 +71,8 @@ async fn a_switch_on_and_off(talaria: &Talaria, codex: &FakeCodex, when: &str) {
     assert_eq!(codex.version_checks(), checks + 1, "once per command");
     assert!(codex.config().contains("[mcp_servers.time]"), "{}", codex.config());
     let again = well(talaria, ["codex", "on"]).await;
-    assert!(
-        again.starts_with("Codex runs the turns of local already; its configuration was brought"),
-        "{again}"
-    );
+    assert!(again.starts_with("Codex runs the turns of local already.\n"), "{again}");
+    assert!(again.contains("codex' config.toml already has everything: "), "{again}");
     let shown = status(talaria).await;
     assert_eq!(shown["codex"]["version"], "0.130.0", "{shown}");
     assert_eq!(shown["agents"][0]["runtime"], "codex_app_server", "{shown}");
@@ -151,15 +149,16 @@ async fn an_agent_that_cannot_be_switched_is_refused_with_the_reason() {
     );
     for (agent, said) in [
         ("own", "the model server of the agent `own` is not OpenAI's"),
-        ("coder", "the agent `coder` is codex itself"),
         ("far", "the agent `far` is a remote agent server"),
         ("nobody", "no agent is called `nobody`"),
     ] {
         refused(&talaria, ["codex", "on", "--agent", agent]).await.said(said).said("hint: ");
         refused(&talaria, ["codex", "off", "--agent", agent]).await.said(said);
     }
-    // Two can be switched, and neither is the default.
-    refused(&talaria, ["codex", "on"]).await.said("several agents can be switched: `local`, `small` …");
+    refused(&talaria, ["codex", "off", "--agent", "coder"]).await.said("the agent `coder` is codex itself");
+    // Codex can run several, and none of them is the default.
+    refused(&talaria, ["codex", "on"]).await.said("several agents can be meant: `coder`, `local` …");
+    refused(&talaria, ["codex", "off"]).await.said("several agents can be meant: `local`, `small` …");
     let out = well(&talaria, ["codex", "on", "--agent", "small"]).await;
     assert!(out.starts_with("Codex runs the turns of small from the next start on."), "{out}");
     talaria.sets("OPENAI_MODEL", None);
@@ -176,6 +175,145 @@ async fn an_agent_that_cannot_be_switched_is_refused_with_the_reason() {
     talaria.rewrites_config("agents: {far: {kind: proxi}}\n");
     let wrong = talaria.does(["codex", "on"]).await;
     assert_eq!(wrong.code, 78, "{}", wrong.err);
+}
+
+/// The keys of the migrated entries in codex' configuration.
+fn entries(codex: &FakeCodex) -> String {
+    let config = codex.config();
+    let line = config.lines().find_map(|line| line.strip_prefix("# entries: "));
+    line.unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn an_agent_of_kind_codex_is_brought_up_to_date_and_its_entry_opts_out() {
+    let codex = FakeCodex::new("0.130.0");
+    let mut talaria = talaria(&codex);
+    talaria.sets("OPENAI_MODEL", None);
+    talaria.sets("OPENAI_API_KEY", None);
+    let configure = |keys: &str| {
+        let servers = "mcp_servers:\n  time: {command: mcp-time}\n";
+        talaria.rewrites_config(format!("{servers}agents:\n  coder: {{kind: codex{keys}}}\n"));
+    };
+    configure("");
+    let dry = well(&talaria, ["codex", "on", "--dry-run"]).await;
+    assert!(
+        dry.starts_with(
+            "Nothing was changed. `talaria codex on` would bring codex' configuration up to date for coder.\n"
+        ) && dry.contains("[mcp_servers.talaria]"),
+        "{dry}"
+    );
+    let hint = "not migrated yet; run `talaria codex on --agent coder`";
+    let table = well(&talaria, ["codex", "status"]).await;
+    assert!(table.contains(&format!("coder  codex_app_server  {hint}")), "{table}");
+    assert!(checked(&talaria).await.contains(hint));
+
+    let on = well(&talaria, ["codex", "on"]).await;
+    assert!(on.starts_with("Codex runs the turns of coder already.\n") && !on.contains("Not avail"), "{on}");
+    let table = well(&talaria, ["codex", "status"]).await;
+    assert!(table.contains("coder  codex_app_server  cannot be switched: "), "{table}");
+    assert_eq!(
+        entries(&codex),
+        "default_permissions, mcp_servers.talaria, mcp_servers.time, plugins.\"calendar@openai-curated\""
+    );
+    let shown = status(&talaria).await;
+    assert_eq!(shown["agents"][0]["unmigrated"], false, "{shown}");
+    assert!(!checked(&talaria).await.contains(hint));
+    for (keys, left) in [
+        (", profile: none", "mcp_servers.talaria, mcp_servers.time, plugins.\"calendar@openai-curated\""),
+        (", profile: none, plugins: false", "mcp_servers.talaria, mcp_servers.time"),
+        (", profile: none, plugins: false, tools_server: false", "mcp_servers.time"),
+    ] {
+        configure(keys);
+        well(&talaria, ["codex", "on", "--agent", "coder"]).await;
+        assert_eq!(entries(&codex), left, "{keys}");
+    }
+    refused(&talaria, ["codex", "off"]).await.said("the agent `coder` is codex itself");
+}
+
+#[tokio::test]
+async fn codex_gets_the_servers_of_the_agents_that_it_runs() {
+    let codex = FakeCodex::new("0.130.0");
+    let talaria = talaria(&codex);
+    talaria.rewrites_config(
+        "mcp_servers:\n  time: {command: a}\n  web: {command: b}\n  later: {command: c}\nagents:\n  local: {tools: \
+         [mcp.time]}\n  small: {kind: model, model: m, tools: [mcp.web]}\n",
+    );
+    let servers = || {
+        let config = codex.config();
+        let tables = config.lines().filter_map(|line| line.strip_prefix("[mcp_servers.")?.strip_suffix(']'));
+        tables.map(str::to_owned).collect::<Vec<_>>()
+    };
+    well(&talaria, ["codex", "on", "--agent", "local"]).await;
+    assert_eq!(servers(), ["talaria", "time"]);
+    assert!(codex.config().contains("args = [\"mcp\", \"--servers=\"]"), "{}", codex.config());
+    // The other one is not on codex yet, and then is.
+    well(&talaria, ["codex", "on", "--agent", "small"]).await;
+    assert_eq!(servers(), ["talaria", "time", "web"]);
+    well(&talaria, ["codex", "off", "--agent", "local"]).await;
+    well(&talaria, ["codex", "on", "--agent", "small"]).await;
+    assert_eq!(servers(), ["talaria", "web"]);
+}
+
+#[tokio::test]
+async fn a_choice_ends_with_the_possibility_to_switch() {
+    let codex = FakeCodex::new("0.130.0");
+    let mut talaria = talaria(&codex);
+    let private = Some("http://127.0.0.1:1/v1");
+    // A start ends it.
+    well(&talaria, ["codex", "on"]).await;
+    talaria.sets("OPENAI_BASE_URL", private);
+    let mut process = talaria.starts();
+    process.logs("running").await;
+    process.signal(Signal::TERM);
+    process.ended().await;
+    talaria.sets("OPENAI_BASE_URL", None);
+    assert_eq!(status(&talaria).await["agents"][0]["runtime"], "auto");
+    // `off` does, although it is refused.
+    well(&talaria, ["codex", "on"]).await;
+    talaria.sets("OPENAI_BASE_URL", private);
+    refused(&talaria, ["codex", "off", "--agent", "local"]).await.said("is not OpenAI's");
+    talaria.sets("OPENAI_BASE_URL", None);
+    assert_eq!(status(&talaria).await["agents"][0]["runtime"], "auto");
+    // And a reload does.
+    talaria.sets("OPENAI_BASE_URL", private);
+    talaria.rewrites_config("agent: {runtime: auto}\n");
+    well(&talaria, ["codex", "on"]).await;
+    let mut process = talaria.starts();
+    process.logs("running").await;
+    assert_eq!(status(&talaria).await["agents"][0]["runtime"], "codex_app_server");
+    for config in ["", "agent: {runtime: auto}\n"] {
+        talaria.rewrites_config(config);
+        well(&talaria, ["reload"]).await;
+    }
+    assert_eq!(status(&talaria).await["agents"][0]["runtime"], "auto");
+    process.signal(Signal::TERM);
+    process.ended().await;
+    assert_eq!(status(&talaria).await["agents"][0]["runtime"], "auto", "not in the store either");
+}
+
+#[tokio::test]
+async fn a_death_during_a_switch_leaves_no_agent_on_codex_without_its_servers() {
+    let codex = FakeCodex::new("0.130.0");
+    let mut talaria = talaria(&codex);
+    for (point, runtime) in [("runtime.migrated", "auto"), ("runtime.stored", "codex_app_server")] {
+        talaria.sets("TALARIA_FAILPOINT", Some(point));
+        let died = talaria.does(["codex", "on"]).await;
+        assert_ne!(died.code, 0, "{}", died.out);
+        assert!(codex.config().contains("[mcp_servers.time]"), "{point}");
+        talaria.sets("TALARIA_FAILPOINT", None);
+        let shown = status(&talaria).await;
+        assert_eq!(shown["agents"][0]["runtime"], runtime, "{point}");
+        assert_eq!(shown["agents"][0]["unmigrated"], false, "{point}");
+        fs::remove_file(codex.home().join("config.toml")).unwrap();
+    }
+    // As an earlier version left it, or if somebody has removed our part.
+    let hint = "not migrated yet; run `talaria codex on --agent local`";
+    assert!(well(&talaria, ["codex", "status"]).await.contains(hint));
+    assert!(checked(&talaria).await.contains(hint));
+    well(&talaria, ["codex", "off"]).await;
+    assert!(!checked(&talaria).await.contains(hint));
+    talaria.rewrites_config("agent: {runtime: codex_app_server}\n");
+    assert!(checked(&talaria).await.contains(hint), "nobody has run a command");
 }
 
 #[tokio::test]

@@ -179,6 +179,20 @@ async fn servers_can_be_left_out_and_every_version_of_the_protocol_works() {
 }
 
 #[tokio::test]
+async fn only_the_named_servers_are_offered() {
+    let scene = scene().await;
+    let _process = scene.starts().await;
+    for (argument, count) in [("--servers=s", 7), ("--servers=t,s", 7), ("--servers=t", 2), ("--servers=", 2)]
+    {
+        let client = Client::with(&scene.talaria, &[argument], ProtocolVersion::V_2025_11_25).await;
+        assert_eq!(client.tools().await.len(), count, "{argument}");
+        let called = client.calls("mcp_s_echo", json!({ "text": "hello" })).await;
+        assert_eq!(called == "hello", count == 7, "{argument}: {called}");
+        assert_eq!(client.leaves().await, Some(0));
+    }
+}
+
+#[tokio::test]
 async fn without_a_gateway_it_offers_nothing_and_does_not_fail() {
     let scene = scene().await;
     let files = || fs::read_dir(scene.talaria.home()).unwrap().count();

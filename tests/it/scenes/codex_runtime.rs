@@ -8,7 +8,7 @@ use std::fs;
 use insta::assert_snapshot;
 use talaria::access::AccessLists;
 use talaria::ids::AgentName;
-use talaria::rules::{AccountRules, AgentRuntime};
+use talaria::rules::{AccountRules, AgentRuntime, PlaceRules};
 
 use crate::support::fake_codex::FakeCodex;
 use crate::support::gateway::{Setup, TestGateway};
@@ -73,7 +73,6 @@ async fn on_switches_to_codex_writes_its_configuration_and_says_what_is_differen
     fs::write(codex.home().join("config.toml"), "").unwrap();
     let again = room.is_answered("@ann", "/codex-runtime codex_app_server").await;
     assert!(again.starts_with("codex app-server runs the turns of the agent local already."), "{again}");
-    assert!(again.contains("brought up to date once more"), "{again}");
     assert_eq!(codex.version_checks(), 2);
     assert!(codex.config().contains("[mcp_servers.time]"));
 }
@@ -191,9 +190,48 @@ async fn an_agent_that_cannot_be_switched_is_refused_with_the_reason() {
         runtimes.state(&name).unwrap_err().words(&name).to_string()
     };
     assert_snapshot!(words("own"), @"The agent own cannot be switched: its model server is not OpenAI's, and codex would send what is said here elsewhere. If that is wanted, write `runtime: auto` into its entry of the configuration.");
-    assert_snapshot!(words("coder"), @"The agent coder is codex itself, so there is nothing to switch.");
     assert_snapshot!(words("gone"), @"No agent is configured here that could be switched.");
     assert_eq!(codex.starts().len(), 0);
+}
+
+#[tokio::test]
+async fn in_a_room_of_an_agent_of_kind_codex_on_brings_its_configuration_up_to_date() {
+    let codex = FakeCodex::new("0.130.0");
+    let coder = PlaceRules { agent: AgentName::new("coder"), ..PlaceRules::default() };
+    let rules = AccountRules { places: [("!home".into(), coder)].into(), ..rules() };
+    let gateway = TestGateway::with(Setup { rules, ..setup(&codex) }).await;
+    let room = gateway.room();
+    assert_snapshot!(room.is_answered("@ann", "/codex-runtime").await, @"
+    codex app-server runs the turns of the agent coder (runtime: codex_app_server).
+    codex 0.130.0 is installed on the machine of this agent.
+    `/codex-runtime on` brings the configuration of codex up to date.
+    ");
+    assert_eq!(codex.config(), "");
+    assert_snapshot!(room.is_answered("@ann", "/codex-runtime on").await, @"
+    codex app-server runs the turns of the agent coder already.
+    codex 0.130.0 is installed on the machine of this agent.
+    Written into codex' config.toml: `default_permissions`, `mcp_servers.talaria`, `mcp_servers.time`.
+    codex has an account of its own: `codex login` on that machine logs it in.
+    ");
+    assert!(codex.config().contains("[mcp_servers.time]"), "{}", codex.config());
+    assert_snapshot!(room.is_answered("@ann", "/codex-runtime off").await, @"The agent coder is codex itself, so there is nothing to switch.");
+    assert_eq!(stored(&gateway).await, None);
+}
+
+#[tokio::test]
+async fn if_the_agent_of_a_room_cannot_be_read_no_other_one_is_switched() {
+    let codex = FakeCodex::new("0.130.0");
+    let gateway = TestGateway::with(setup(&codex)).await;
+    gateway.answers(&gateway.room(), "@ann", "one").await;
+    let database = rusqlite::Connection::open(gateway.database()).unwrap();
+    // Once the command is taken.
+    database
+        .execute_batch(
+            "CREATE TRIGGER odd AFTER UPDATE ON commands BEGIN UPDATE sessions SET agent = x'ff'; END",
+        )
+        .unwrap();
+    assert_snapshot!(gateway.room().is_answered("@ann", "/codex-runtime on").await, @"The agent of this conversation cannot be found out right now, so nothing has changed. Please try again later.");
+    assert_eq!((stored(&gateway).await, codex.starts().len()), (None, 0));
 }
 
 #[tokio::test]
@@ -208,7 +246,7 @@ async fn a_running_turn_of_this_session_keeps_its_runtime_and_refuses_the_switch
         room.says("@ann", command).await;
         room.shows("An answer is still running. /stop ends it; then try again.").await;
     }
-    assert_eq!(stored(&gateway).await, None);
+    assert_eq!((stored(&gateway).await, codex.config().as_str()), (None, ""), "nothing is written");
     // Turns of other sessions end as they began.
     other.is_answered("@ann", "/codex-runtime on").await;
     assert_eq!(stored(&gateway).await, Some(AgentRuntime::CodexAppServer));

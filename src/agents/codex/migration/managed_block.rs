@@ -24,7 +24,8 @@ pub(super) const END: &str = "# <<< talaria <<<";
 const ENTRIES: &str = "# entries: ";
 
 /// Words behind [`BEGIN`], for people who read the file.
-const NOTE: &str = " Talaria writes this part again. Your own settings are safe above and below it.";
+const NOTE: &str =
+    " Talaria writes this part again. Your own settings are safe above it, and tables below it.";
 
 /// Fault of the markers, or of the text between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub enum BlockFault {
 pub(super) struct SplitFile {
     /// The user's bytes.
     pub rest: String,
+    /// Keys directly behind our last table, which TOML counts to that one. In `rest` they are root keys.
+    pub behind: Vec<String>,
     /// Our part as it was.
     pub block: OldBlock,
 }
@@ -78,7 +81,7 @@ pub(super) fn split_file(text: &str) -> Result<SplitFile, BlockFault> {
         all.iter().filter(is_marker).map(|found| found.range.clone()).collect::<Vec<_>>()
     };
     let (begin, end) = match (&*markers(BEGIN), &*markers(END)) {
-        ([], []) => return Ok(SplitFile { rest: text.to_owned(), block: OldBlock::default() }),
+        ([], []) => return Ok(SplitFile { rest: text.to_owned(), ..SplitFile::default() }),
         ([begin], [end]) if begin.end <= end.start => (begin.clone(), end.clone()),
         ([] | [_], [] | [_]) => return Err(BlockFault::Unpaired),
         _ => return Err(BlockFault::Repeated),
@@ -90,7 +93,20 @@ pub(super) fn split_file(text: &str) -> Result<SplitFile, BlockFault> {
         false => above.strip_suffix("\r\n").or_else(|| above.strip_suffix('\n')).unwrap_or(above),
     };
     let block = OldBlock::read(&text[begin.end..end.start])?;
-    Ok(SplitFile { rest: format!("{above}{below}"), block })
+    let behind =
+        match all.iter().any(|found| found.kind == StatementKind::Header && found.range.end <= end.start) {
+            true => keys_before_a_table(below),
+            false => Vec::new(),
+        };
+    Ok(SplitFile { rest: format!("{above}{below}"), behind, block })
+}
+
+/// The keys that stand before the first table.
+fn keys_before_a_table(text: &str) -> Vec<String> {
+    let all = statements(text);
+    let keys = all.iter().take_while(|found| found.kind != StatementKind::Header);
+    let keys = keys.filter(|found| found.kind == StatementKind::KeyValue);
+    keys.map(|found| path_of(&text[found.range.clone()]).join(".")).collect()
 }
 
 impl OldBlock {

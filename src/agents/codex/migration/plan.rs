@@ -8,9 +8,11 @@ use super::entry_name::{EntryName, PLUGINS_KEY, PROFILE_KEY, SERVERS_KEY};
 use super::managed_block::{BlockFault, SplitFile, join_file, render_block, split_file};
 use super::plain_value::{plain_table, unite};
 use super::report::{MigrationError, MigrationOutcome, MigrationReport, SkipReason};
-use super::server_table::{server_table, text_value, tools_server_table};
+use super::server_table::{ServerTable, server_table, text_value};
+use super::tools_server::{TOOLS_SERVER, ToolsServer};
 use super::user_keys::UserKeys;
-use super::wanted::{BUILT_IN_PROFILES, PluginChoice, TOOLS_SERVER, WantedEntries};
+use super::wanted::{BUILT_IN_PROFILES, PluginChoice, WantedEntries};
+use crate::config::McpServerConfig;
 
 /// A migration that nobody has written yet.
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ impl MigrationPlan {
 
     fn try_make(old: &[u8], wanted: &WantedEntries) -> Result<Self, MigrationError> {
         let text = str::from_utf8(old).map_err(|_| MigrationError::NotText)?;
-        let SplitFile { rest, block: old_block } = match split_file(text) {
+        let SplitFile { rest, behind, block: old_block } = match split_file(text) {
             Ok(split) => split,
             Err(BlockFault::Damaged) => return Err(MigrationError::Block(BlockFault::Damaged)),
             Err(fault) => {
@@ -49,8 +51,8 @@ impl MigrationPlan {
         let keys = UserKeys::of(&theirs);
         check_completeness(&keys, &old_block.entries, wanted)?;
 
-        let mut report =
-            MigrationReport { moved: old_block.moved.names.clone(), ..MigrationReport::default() };
+        let moved = [old_block.moved.names.as_slice(), &behind].concat();
+        let mut report = MigrationReport { moved, ..MigrationReport::default() };
         let ours = OwnEntries::collect(wanted, &old_block.entries, &keys, &mut report);
         let block = (!ours.names.is_empty()).then(|| render_block(&ours.names, &ours.document.to_string()));
         let new = join_file(&rest, &old_block.moved, block.as_deref());
@@ -98,6 +100,19 @@ fn check_completeness(
     }
 }
 
+/// The table of a server, or why codex does not get it.
+fn translated(
+    name: &str,
+    config: &McpServerConfig,
+    wanted: &WantedEntries,
+) -> Result<ServerTable, SkipReason> {
+    if name == TOOLS_SERVER && wanted.tools_server.is_some() {
+        return Err(SkipReason::ReservedName);
+    }
+    let table = server_table(config)?;
+    wanted.out_of_reach.get(name).map_or(Ok(table), |reason| Err(reason.clone()))
+}
+
 /// The entries of our part.
 struct OwnEntries {
     names: BTreeSet<EntryName>,
@@ -120,31 +135,30 @@ impl OwnEntries {
                 ours.document[PROFILE_KEY] = text_value(profile).into();
             }
         }
+        let mut servers: Vec<(&str, ServerTable)> = Vec::new();
+        for (name, config) in &wanted.servers {
+            match translated(name, config, wanted) {
+                Ok(server) => servers.push((name, server)),
+                Err(reason) => _ = report.skipped_servers.insert(name.clone(), reason),
+            }
+        }
+        // The first of the servers, so that people find it.
         if let Some(tools_server) = &wanted.tools_server {
-            match tools_server_table(tools_server) {
+            let has_room = |name: &&str| keys.clash(&EntryName::Server((*name).to_owned())).is_none();
+            let migrated: Vec<&str> = servers.iter().map(|(name, _)| *name).filter(has_room).collect();
+            match tools_server.table(&ToolsServer::args(&wanted.offered, &migrated)) {
                 Ok(table) => ours.insert(EntryName::Server(TOOLS_SERVER.to_owned()), table, keys, report),
                 Err(reason) => _ = report.skipped_servers.insert(TOOLS_SERVER.to_owned(), reason),
             }
         }
-        for (name, config) in &wanted.servers {
-            let translated = match name == TOOLS_SERVER && wanted.tools_server.is_some() {
-                true => Err(SkipReason::ReservedName),
-                false => server_table(config),
-            };
-            let server = match translated {
-                Ok(server) => server,
-                Err(reason) => {
-                    report.skipped_servers.insert(name.clone(), reason);
-                    continue;
-                }
-            };
-            let entry = EntryName::Server(name.clone());
+        for (name, server) in servers {
+            let entry = EntryName::Server(name.to_owned());
             ours.insert(entry.clone(), server.table, keys, report);
             if ours.names.contains(&entry) {
                 let variables = server.variables.into_iter().collect();
                 let lists = [(&mut report.skipped_keys, server.skipped), (&mut report.variables, variables)];
                 for (place, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-                    place.insert(name.clone(), list);
+                    place.insert(name.to_owned(), list);
                 }
             }
         }

@@ -33,7 +33,7 @@ pub struct MigrationReport {
     pub unknown_profile: Option<String>,
     /// Variables that migrated servers take from codex' environment.
     pub variables: BTreeMap<String, Vec<String>>,
-    /// Keys of the user's that stood between our markers and were moved out.
+    /// Keys of the user's that stood between our markers, or in our last table behind them, and were moved out.
     pub moved: Vec<String>,
     /// Reasons to leave the file as it is.
     pub errors: Vec<MigrationError>,
@@ -62,6 +62,10 @@ pub enum SkipReason {
     Composed(String),
     /// The key holds a secret, which must not be in a second file.
     SecretLiteral(String),
+    /// codex gets no variable of this name, and an agent of kind `codex` could pass it on.
+    Unpassed(String),
+    /// codex gets no variable of this name, and only models that were switched would use the server.
+    UnpassedSwitched(String),
     /// No tool is offered.
     NoTools,
     /// The name is that of our own tools server.
@@ -165,6 +169,10 @@ fn skip_text(reason: &SkipReason) -> LocalizedText {
         SkipReason::Renamed(key) => TextKey::WhySkippedRenamed.with("key", shown_name(key)),
         SkipReason::Composed(key) => TextKey::WhySkippedComposed.with("key", shown_name(key)),
         SkipReason::SecretLiteral(key) => TextKey::WhySkippedSecret.with("key", shown_name(key)),
+        SkipReason::Unpassed(name) => TextKey::WhySkippedVariable.with("variable", shown_name(name)),
+        SkipReason::UnpassedSwitched(name) => {
+            TextKey::WhySkippedVariableSwitched.with("variable", shown_name(name))
+        }
         SkipReason::NoTools => TextKey::WhySkippedNoTools.into(),
         SkipReason::ReservedName => TextKey::WhySkippedReserved.into(),
         SkipReason::OddPath => TextKey::WhySkippedOddPath.into(),

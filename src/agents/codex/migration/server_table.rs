@@ -11,7 +11,6 @@ use std::time::Duration;
 use toml_edit::{Array, InlineTable, Table, Value};
 
 use super::report::SkipReason;
-use super::wanted::ToolsServer;
 use crate::config::{McpServerConfig, McpTransport, Secret, ToolPermission, ValueOrigin};
 
 /// A server for codex.
@@ -61,20 +60,6 @@ pub(super) fn server_table(config: &McpServerConfig) -> Result<ServerTable, Skip
     table["tool_timeout_sec"] = seconds(config.timeout).into();
     insert_tool_rules(&mut table, config)?;
     Ok(ServerTable { table, variables: values.variables, skipped: values.skipped })
-}
-
-/// The table of our own tools server. It finds the running gateway by the state folder.
-pub(super) fn tools_server_table(ours: &ToolsServer) -> Result<Table, SkipReason> {
-    let mut table = Table::new();
-    table["command"] = path_text(&ours.program)?.into();
-    table["args"] = text_array(["mcp"]).into();
-    let mut env = InlineTable::new();
-    env.insert("TALARIA_HOME", path_text(&ours.home)?);
-    if let Some(config) = &ours.config {
-        env.insert("TALARIA_CONFIG", path_text(config)?);
-    }
-    table["env"] = Value::InlineTable(env).into();
-    Ok(table)
 }
 
 /// Values of `env` or `headers`, by the way in which codex gets them.
@@ -219,16 +204,20 @@ fn insert_tool_rules(table: &mut Table, config: &McpServerConfig) -> Result<(), 
 
 fn insert_pairs(table: &mut Table, key: &str, pairs: &BTreeMap<String, String>) {
     if !pairs.is_empty() {
-        let pairs = pairs.iter().map(|(name, value)| (name.as_str(), text_value(value)));
-        table[key] = Value::InlineTable(InlineTable::from_iter(pairs)).into();
+        table[key] =
+            inline_table(pairs.iter().map(|(name, value)| (name.as_str(), text_value(value)))).into();
     }
 }
 
-fn text_array(values: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
+pub(super) fn inline_table<'a>(pairs: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::InlineTable(InlineTable::from_iter(pairs))
+}
+
+pub(super) fn text_array(values: impl IntoIterator<Item = impl AsRef<str>>) -> Value {
     Value::Array(values.into_iter().map(|value| text_value(value.as_ref())).collect::<Array>())
 }
 
-fn path_text(path: &Path) -> Result<Value, SkipReason> {
+pub(super) fn path_text(path: &Path) -> Result<Value, SkipReason> {
     path.to_str().map(text_value).ok_or(SkipReason::OddPath)
 }
 

@@ -5,6 +5,7 @@ mod block;
 mod clashes;
 mod files;
 mod servers;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +14,10 @@ use std::time::Duration;
 use toml_edit::DocumentMut;
 
 use super::*;
-use crate::config::{BaseUrl, McpServerConfig, McpTransport, Secret, ValueOrigin};
+use crate::config::{
+    BaseUrl, CodexConfig, McpSelection, McpServerConfig, McpTransport, ProfileSetting, Secret, ValueOrigin,
+};
+use crate::ids::AgentName;
 
 /// A server that is a program with these arguments.
 fn stdio(command: &str, args: &[&str]) -> McpServerConfig {
@@ -66,9 +70,15 @@ fn tools_server() -> ToolsServer {
     }
 }
 
+/// An agent of kind `codex` with all servers.
+fn agent(name: &str, codex: &CodexConfig) -> MigratedAgent {
+    let name = AgentName::new(name).unwrap();
+    MigratedAgent { name, codex: codex.clone(), servers: McpSelection::All, is_switched: false }
+}
+
 fn wanting<'a>(servers: impl IntoIterator<Item = (&'a str, McpServerConfig)>) -> WantedEntries {
     let servers = servers.into_iter().map(|(name, config)| (name.to_owned(), config));
-    WantedEntries { servers: servers.collect(), ..WantedEntries::default() }
+    WantedEntries { servers: servers.collect(), offered: McpSelection::All, ..WantedEntries::default() }
 }
 
 /// Every kind of entry.

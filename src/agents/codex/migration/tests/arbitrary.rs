@@ -108,7 +108,9 @@ fn wanted_entries() -> impl Strategy<Value = WantedEntries> {
         });
         WantedEntries {
             servers: servers.collect(),
+            out_of_reach: BTreeMap::new(),
             tools_server: all.tools_server.filter(|_| tools),
+            offered: all.offered,
             plugins: if plugins { all.plugins } else { PluginChoice::Off },
             profile: all.profile.filter(|_| profile),
         }

@@ -6,13 +6,13 @@ use super::*;
 #[test]
 fn an_empty_file_gets_only_our_part() {
     insta::assert_snapshot!(planned("", &wanting_all()), @r##"
-    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above and below it.
+    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above it, and tables below it.
     # entries: default_permissions, mcp_servers.talaria, mcp_servers.time, plugins."calendar@openai-curated"
     default_permissions = ":workspace"
 
     [mcp_servers.talaria]
     command = "/usr/bin/talaria"
-    args = ["mcp"]
+    args = ["mcp", "--without-server=time"]
     env = { TALARIA_HOME = "/var/lib/talaria", TALARIA_CONFIG = "/etc/talaria.yaml" }
 
     [mcp_servers.time]
@@ -38,7 +38,7 @@ fn our_part_stands_directly_before_the_first_table_and_the_comment_above_it() {
     # top
     model = "x" # mine
 
-    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above and below it.
+    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above it, and tables below it.
     # entries: default_permissions, mcp_servers.t
     default_permissions = ":read-only"
 
@@ -105,6 +105,23 @@ fn users_servers_above_and_below_our_part_survive_two_migrations() {
 }
 
 #[test]
+fn keys_directly_behind_our_last_table_become_root_keys_and_are_reported() {
+    let text = planned("", &wanting([("time", stdio("npx", &[]))]));
+    let text = format!("{text}# mine\nmodel = \"x\"\nfeatures.a = true\n[otel]\nx = 1\n");
+    let plan = MigrationPlan::make(text.as_bytes(), &wanting([("time", stdio("npx", &[]))]));
+    assert_eq!(plan.report.moved, ["model", "features.a"]);
+    let new = String::from_utf8(plan.bytes).unwrap();
+    assert!(new.starts_with("# mine\nmodel = \"x\"\nfeatures.a = true\n# >>> talaria"), "{new}");
+    let again = MigrationPlan::make(new.as_bytes(), &wanting([("time", stdio("npx", &[]))]));
+    assert_eq!((again.report.outcome, again.report.moved.len()), (MigrationOutcome::Unchanged, 0));
+
+    // Behind root keys of ours they are root keys already.
+    let root = WantedEntries { profile: Some(":read-only".to_owned()), ..WantedEntries::default() };
+    let text = format!("{}model = \"x\"\n", planned("", &root));
+    assert_eq!(MigrationPlan::make(text.as_bytes(), &root).report.moved, [""; 0]);
+}
+
+#[test]
 fn keys_that_codex_put_between_the_markers_are_the_users() {
     // As codex 0.169 leaves the file after `codex mcp add foo`, a new model and a new trusted project.
     let old = r##"model = "x"
@@ -138,7 +155,7 @@ plugins = false
     insta::assert_snapshot!(String::from_utf8(plan.bytes).unwrap(), @r##"
     model = "x"
     model_reasoning_effort = "high"
-    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above and below it.
+    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above it, and tables below it.
     # entries: mcp_servers.time
     [mcp_servers.time]
     command = "npx"

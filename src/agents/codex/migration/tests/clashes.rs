@@ -124,7 +124,7 @@ fn everything_can_be_left_out() {
 fn the_entry_of_an_agent_opts_out() {
     let mut entry = CodexConfig::new(PathBuf::from("/work"));
     let of = |entry: &CodexConfig, plugins: Option<PluginListing>| {
-        WantedEntries::of_agent(entry, BTreeMap::new(), tools_server(), plugins)
+        WantedEntries::of_agents(&[agent("one", entry)], BTreeMap::new(), tools_server(), plugins)
     };
     let wanted = of(&entry, Some(PluginListing::default()));
     assert_eq!((wanted.profile.as_deref(), wanted.tools_server), (Some(":workspace"), Some(tools_server())));
@@ -174,7 +174,7 @@ fn the_report_tells_everything_in_sentences() {
     Left as your own part of config.toml has it: `sandbox_mode`, `mcp_servers.time`.
     codex does not get the server `paid`: `env.API_KEY` is a secret in the configuration file, which is not copied; write `${NAME}` there and set that variable.
     codex has no place for these keys of the server `off`: `env.API_KEY`.
-    The server `hub` reads `HUB` from codex' environment: name it in `env_passthrough` of the agent, knowing that codex' commands can read it too.
+    The server `hub` reads `HUB` from codex' environment, where codex' commands can read it too.
     Installed plugins that Talaria leaves alone: `own@mine`.
     ");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::time::SystemTime;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
@@ -225,16 +225,19 @@ fn temporary_files_of_a_killed_process_are_removed_and_new_ones_are_not() {
 fn our_tools_server_is_known_only_if_our_part_has_exactly_it() {
     let folder = CodexFolder::new();
     let ours = tools_server();
-    assert!(!has_tools_server(&folder.path(), &ours));
+    assert_eq!(ours.written_args(&folder.path()), None);
     folder.migrate();
-    assert!(has_tools_server(&folder.path(), &ours));
+    let args = ["mcp", "--without-server=time"].map(str::to_owned);
+    assert_eq!(ours.written_args(&folder.path()).as_deref(), Some(args.as_slice()));
     let other = ToolsServer { home: PathBuf::from("/elsewhere"), ..ours.clone() };
-    assert!(!has_tools_server(&folder.path(), &other), "the entry of another state folder");
+    assert_eq!(other.written_args(&folder.path()), None, "the entry of another state folder");
 
     let text = folder.text();
     for changed in [
         text.replace("/usr/bin/talaria", "/tmp/evil"),
         text.replace("TALARIA_CONFIG", "TALARIA_OTHER"),
+        text.replace("\"mcp\"", "\"serve\""),
+        text.replace("--without-server=time", "--config=evil"),
         text.replace("mcp_servers.talaria, ", ""),
         text.replace("# <<<", "# <"),
         format!("{text}[mcp_servers.talaria.tools.x]\napproval_mode = \"approve\"\n"),
@@ -243,7 +246,7 @@ fn our_tools_server_is_known_only_if_our_part_has_exactly_it() {
     ] {
         assert_ne!(changed, text);
         fs::write(folder.file(), &changed).unwrap();
-        assert!(!has_tools_server(&folder.path(), &ours), "{changed}");
+        assert_eq!(ours.written_args(&folder.path()), None, "{changed}");
     }
 }
 
@@ -256,14 +259,16 @@ fn our_tools_server_is_known_in_codex_effective_configuration() {
         json!({ "config": { "mcp_servers": { "talaria": entry } }, "origins": {} })
     };
     let ours = tools_server();
-    assert!(runs_tools_server(&answer("/usr/bin/talaria", &["mcp"], "/var/lib/talaria"), &ours));
+    let args = ["mcp", "--servers=a"];
+    let runs = |answer: &Value| ours.is_effective(answer, &args.map(str::to_owned));
+    assert!(runs(&answer("/usr/bin/talaria", &args, "/var/lib/talaria")));
     for other in [
-        answer("/tmp/evil", &["mcp"], "/var/lib/talaria"),
-        answer("/usr/bin/talaria", &["mcp", "x"], "/var/lib/talaria"),
-        answer("/usr/bin/talaria", &["mcp"], "/elsewhere"),
+        answer("/tmp/evil", &args, "/var/lib/talaria"),
+        answer("/usr/bin/talaria", &["mcp"], "/var/lib/talaria"),
+        answer("/usr/bin/talaria", &args, "/elsewhere"),
         json!({}),
         json!(null),
     ] {
-        assert!(!runs_tools_server(&other, &ours), "{other}");
+        assert!(!runs(&other), "{other}");
     }
 }

@@ -174,7 +174,7 @@ fn our_own_tools_server_knows_its_folder_and_keeps_its_name() {
     wanted.tools_server = Some(tools_server());
     let plan = MigrationPlan::make(b"", &wanted);
     insta::assert_snapshot!(plan.block, @r#"
-    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above and below it.
+    # >>> talaria >>> Talaria writes this part again. Your own settings are safe above it, and tables below it.
     # entries: mcp_servers.talaria
     [mcp_servers.talaria]
     command = "/usr/bin/talaria"
