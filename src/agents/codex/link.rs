@@ -184,11 +184,26 @@ impl CodexLink {
         let mut threads = self.threads.lock();
         if threads.len() >= LOADED
             && let Some(old) =
-                threads.iter().find(|(_, state)| state.active.is_none()).map(|(id, _)| id.clone())
+                threads.iter().find(|(_, state)| state.can_be_forgotten()).map(|(id, _)| id.clone())
         {
             threads.remove(&old);
         }
         threads.insert(thread.to_owned(), loaded);
+    }
+
+    /// Closes a thread for good. It is remembered until codex has closed it: the approvals that codex knows for it go with
+    /// it, and no earlier.
+    pub async fn archive(&self, thread: &str) -> Result<(), RpcError> {
+        self.call("thread/archive", json!({ "threadId": thread })).await?;
+        self.remove_thread(thread);
+        Ok(())
+    }
+
+    /// Closes a thread, which makes codex forget the approvals that it knows for it. Its history stays.
+    pub async fn unload(&self, thread: &str) -> Result<(), RpcError> {
+        self.archive(thread).await?;
+        self.call("thread/unarchive", json!({ "threadId": thread })).await?;
+        Ok(())
     }
 
     /// Forgets that a thread is loaded.

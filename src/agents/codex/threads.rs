@@ -101,7 +101,8 @@ impl ThreadOpener<'_> {
                 let id = thread.clone();
                 return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server }));
             }
-            self.unload(thread).await?;
+            tracing::info!("an approval was revoked or has expired; the thread is opened anew");
+            self.link.unload(thread).await.map_err(|error| self.error(&error))?;
         }
         let deadline = Instant::now() + OTHER_WRITER;
         let mut has_unarchived = false;
@@ -163,8 +164,13 @@ impl ThreadOpener<'_> {
         Ok(OpenThread { id: thread.to_owned(), policy, has_own_server })
     }
 
-    /// Refuses a thread that would run everything without a sandbox and without asking, unless the operator means it.
+    /// Refuses a thread in which a person does not decide: one whose requests a model answers, and one that would run
+    /// everything without a sandbox and without asking, unless the operator means it.
     fn check_policy(&self, policy: &EffectivePolicy) -> Result<(), AgentError> {
+        if policy.has_other_reviewer() {
+            tracing::error!(reviewer = policy.reviewer, "codex would not leave its requests to people");
+            return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexReviewer));
+        }
         if policy.is_unrestricted() && !self.config.unrestricted {
             tracing::error!(
                 "codex would run every command without a sandbox and without asking; see `unrestricted`"
@@ -198,17 +204,6 @@ impl ThreadOpener<'_> {
             Some(grants) => self.out.still_granted(grants.to_vec()).await,
             None => false,
         }
-    }
-
-    /// Makes codex forget the approvals of a thread. Its history stays.
-    async fn unload(&self, thread: &str) -> Result<(), AgentError> {
-        tracing::info!("an approval was revoked or has expired; the thread is opened anew");
-        self.link.remove_thread(thread);
-        for method in ["thread/archive", "thread/unarchive"] {
-            let answer = self.link.call(method, json!({ "threadId": thread })).await;
-            answer.map_err(|error| self.error(&error))?;
-        }
-        Ok(())
     }
 
     fn error(&self, error: &RpcError) -> AgentError {

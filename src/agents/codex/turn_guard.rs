@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::link::CodexLink;
 use super::servers::CodexServers;
+use crate::agents::jsonrpc::RpcError;
 
 /// A turn of codex that may run. Dropping this interrupts it in the background.
 pub struct TurnGuard {
@@ -29,10 +30,15 @@ impl TurnGuard {
         });
     }
 
-    /// It is certain that codex did not start the turn.
-    pub fn never_started(&mut self) {
-        self.link.change_thread(&self.thread, |state| state.active = None);
-        self.is_over = true;
+    /// The call that should have started the turn failed. Codex may have started it all the same if it did not answer.
+    pub fn refused(&mut self, error: &RpcError) {
+        match error {
+            RpcError::Fault(_) | RpcError::TooLarge { .. } => {
+                self.link.change_thread(&self.thread, |state| state.active = None);
+                self.is_over = true;
+            }
+            RpcError::Deadline | RpcError::Gone(_) => {}
+        }
     }
 
     /// Codex has reported the end of the turn.

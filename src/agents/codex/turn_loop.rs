@@ -17,11 +17,12 @@ use super::link::CodexLink;
 use super::open_requests::OpenRequests;
 use super::projector::Projector;
 use super::threads::OpenThread;
+use super::token_count::TokenCount;
 use super::turn_guard::TurnGuard;
 use super::turn_queue::{QueueEnd, QueueItem, TurnQueue};
 use super::turn_run::TurnRun;
 use super::turn_text::TurnText;
-use crate::agent::{AgentError, AgentOutput as _, TokenUsage, TurnEvent};
+use crate::agent::{AgentError, AgentOutput as _, TurnEvent};
 use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId, RpcFault};
 use crate::i18n::TextKey;
 use crate::util::one_line;
@@ -78,7 +79,7 @@ pub struct TurnLoop<'a> {
     projector: Projector,
     steps: StepTracker,
     items: ItemCache,
-    usage: TokenUsage,
+    tokens: TokenCount,
     /// The last error that codex reported; the turn may still go on.
     failure: Option<TurnFailure>,
     /// Whether people are shown a notice about a broken connection.
@@ -110,7 +111,7 @@ impl<'a> TurnLoop<'a> {
             projector: Projector::new(thread),
             steps: StepTracker::default(),
             items: ItemCache::default(),
-            usage: TokenUsage::default(),
+            tokens: TokenCount::default(),
             failure: None,
             has_notice: false,
             requests: OpenRequests::default(),
@@ -206,7 +207,7 @@ impl<'a> TurnLoop<'a> {
             let params = json!({ "threadId": self.thread });
             if let Err(error) = self.link.call("thread/compact/start", params).await {
                 tracing::warn!(%error, "codex does not summarise the conversation");
-                guard.never_started();
+                guard.refused(&error);
                 return;
             }
             while let QueueItem::Message(message) = self.queue.next().await {
@@ -265,7 +266,7 @@ impl<'a> TurnLoop<'a> {
                 step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
             }
             "item/completed" => return self.complete(item).await,
-            "thread/tokenUsage/updated" => return self.count(&params["tokenUsage"]["last"]),
+            "thread/tokenUsage/updated" => return self.count(&params["tokenUsage"]),
             "error" => self.note_error(params),
             "serverRequest/resolved" => self.requests.withdraw(&params["requestId"]),
             "warning" | "guardianWarning" | "deprecationNotice" | "configWarning" => {
@@ -311,14 +312,11 @@ impl<'a> TurnLoop<'a> {
         }
     }
 
-    /// Adds the tokens of one request to the model.
-    fn count(&mut self, last: &Value) -> Option<LoopEnd> {
-        let tokens = |key: &str| last[key].as_u64().unwrap_or_default();
-        let TokenUsage { input, output } = &mut self.usage;
-        *input = input.saturating_add(tokens("inputTokens"));
-        *output = output.saturating_add(tokens("outputTokens"));
-        let used = input.saturating_add(*output);
-        self.run.out.emit(TurnEvent::Usage(self.usage));
+    /// Counts tokens. Returns the end if the budget is used up.
+    fn count(&mut self, told: &Value) -> Option<LoopEnd> {
+        let usage = self.tokens.add(told);
+        let used = usage.input.saturating_add(usage.output);
+        self.run.out.emit(TurnEvent::Usage(usage));
         self.run.turn.tokens_left.filter(|left| used >= *left).map(|_| LoopEnd::UsedUp)
     }
 

@@ -171,16 +171,17 @@ impl TurnRun<'_> {
                 Err(error) => error,
             };
             tracing::warn!(%error, "codex did not start a turn");
-            if let RpcError::Fault(fault) = &error {
-                guard.never_started();
-                if ThreadFault::of(fault) == ThreadFault::NotLoaded && !has_resumed {
-                    has_resumed = true;
-                    drop((route, guard));
-                    link.remove_thread(&thread.id);
-                    let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
-                    thread = self.open_thread(link, &request, Some(report)).await?;
-                    continue;
-                }
+            guard.refused(&error);
+            if let RpcError::Fault(fault) = &error
+                && ThreadFault::of(fault) == ThreadFault::NotLoaded
+                && !has_resumed
+            {
+                has_resumed = true;
+                drop((route, guard));
+                link.remove_thread(&thread.id);
+                let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
+                thread = self.open_thread(link, &request, Some(report)).await?;
+                continue;
             }
             return Err(failure::at_the_start(&error));
         }

@@ -28,6 +28,9 @@ const ARCHIVED: &str = "is archived";
 const NOT_LOADED: &str = "thread not found";
 const NO_ACTIVE_TURN: &str = "no active turn";
 
+/// The reviewer of requests who is a person. Any other is a model of codex that may approve by itself.
+const PERSON: &str = "user";
+
 /// Parameters of `initialize`.
 pub fn initialize_params() -> Value {
     json!({
@@ -41,10 +44,11 @@ pub fn initialize_params() -> Value {
 }
 
 /// Parameters of `thread/start` and `thread/resume` that follow from the configuration. Only what the entry sets is sent:
-/// codex' own configuration decides the rest.
+/// codex' own configuration decides the rest, but never that another than a person answers its requests.
 pub fn thread_params(config: &CodexConfig, cwd: &str) -> Map<String, Value> {
     let mut params = Map::new();
     params.insert("cwd".to_owned(), json!(cwd));
+    params.insert("approvalsReviewer".to_owned(), json!(PERSON));
     if let Some(model) = &config.model {
         params.insert("model".to_owned(), json!(model));
     }
@@ -68,6 +72,8 @@ pub struct EffectivePolicy {
     pub approval: String,
     /// Kind of the sandbox, such as `workspaceWrite`.
     pub sandbox: String,
+    /// Whoever answers codex' requests, such as `user`. A codex that does not tell it has no other than people.
+    pub reviewer: Option<String>,
     /// Name of the permission profile, if there is one.
     pub profile: Option<String>,
     /// The model that answers.
@@ -85,6 +91,7 @@ impl EffectivePolicy {
             sandbox: text(&answer["sandbox"]["type"])
                 .or_else(|| text(&answer["sandbox"]))
                 .unwrap_or_default(),
+            reviewer: text(&answer["approvalsReviewer"]),
             profile: text(&answer["activePermissionProfile"]["id"]),
             model: text(&answer["model"]),
         }
@@ -93,6 +100,11 @@ impl EffectivePolicy {
     /// Whether every command runs without a sandbox and without anybody being asked.
     pub fn is_unrestricted(&self) -> bool {
         self.approval == "never" && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
+    }
+
+    /// Whether another than a person may approve what codex asks.
+    pub fn has_other_reviewer(&self) -> bool {
+        self.reviewer.as_deref().is_some_and(|reviewer| reviewer != PERSON)
     }
 }
 
@@ -169,13 +181,19 @@ mod tests {
     #[test]
     fn only_settings_of_the_entry_are_sent() {
         let mut config = CodexConfig::new("/work".into());
-        assert_eq!(Value::Object(thread_params(&config, "/work/s")), json!({ "cwd": "/work/s" }));
+        assert_eq!(
+            Value::Object(thread_params(&config, "/work/s")),
+            json!({ "cwd": "/work/s", "approvalsReviewer": "user" })
+        );
         config.model = Some("m".into());
         config.permissions.sandbox = Some(SandboxMode::WorkspaceWrite);
         config.permissions.approval = Some(ApprovalMode::OnRequest);
         assert_eq!(
             Value::Object(thread_params(&config, "/w")),
-            json!({ "cwd": "/w", "model": "m", "sandbox": "workspace-write", "approvalPolicy": "on-request" })
+            json!({
+                "cwd": "/w", "model": "m", "sandbox": "workspace-write", "approvalPolicy": "on-request",
+                "approvalsReviewer": "user",
+            })
         );
         config.permissions.sandbox = None;
         config.profile = ProfileSetting::Named(":read-only".into());
@@ -198,6 +216,14 @@ mod tests {
         assert!(!read(json!({ "granular": {} }), "dangerFullAccess").is_unrestricted());
         assert!(read(json!("never"), "dangerFullAccess").is_unrestricted());
         assert_eq!(EffectivePolicy::read(&json!({})), EffectivePolicy::default());
+        for (answer, is_other) in [
+            (json!({}), false),
+            (json!({ "approvalsReviewer": "user" }), false),
+            (json!({ "approvalsReviewer": "auto_review" }), true),
+            (json!({ "approvalsReviewer": "guardian_subagent" }), true),
+        ] {
+            assert_eq!(EffectivePolicy::read(&answer).has_other_reviewer(), is_other, "{answer}");
+        }
     }
 
     #[test]
