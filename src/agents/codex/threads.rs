@@ -21,6 +21,7 @@ use crate::agent::{AgentError, AgentErrorKind, AgentOutput, SessionMessage, Turn
 use crate::agents::jsonrpc::{RpcAnswer, RpcError, RpcFault};
 use crate::config::CodexConfig;
 use crate::i18n::{LocalizedText, TextKey};
+use crate::testing::failpoint;
 
 /// Longest wait for another process that has the thread open. An earlier process of ours may be about to end.
 const OTHER_WRITER: Duration = Duration::from_secs(5);
@@ -107,7 +108,7 @@ impl ThreadOpener<'_> {
         let deadline = Instant::now() + OTHER_WRITER;
         let mut has_unarchived = false;
         loop {
-            let mut params = wire::thread_params(self.config, self.cwd);
+            let mut params = wire::thread_params(self.config, self.cwd, self.link.version);
             params.insert("threadId".to_owned(), json!(thread));
             // A conversation may be long, and we need nothing of it.
             params.insert("excludeTurns".to_owned(), json!(true));
@@ -141,7 +142,7 @@ impl ThreadOpener<'_> {
 
     /// Starts a new thread.
     async fn start(&self) -> Result<OpenThread, AgentError> {
-        let mut params = wire::thread_params(self.config, self.cwd);
+        let mut params = wire::thread_params(self.config, self.cwd, self.link.version);
         params.extend(self.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let answer = self.link.call("thread/start", Value::Object(params)).await;
         let answer = answer.map_err(|error| self.error(&error))?;
@@ -149,7 +150,9 @@ impl ThreadOpener<'_> {
             return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the answer names no thread"))));
         };
         let report = ThreadReport { thread: thread.to_owned(), cwd: self.cwd.to_owned(), begun: false };
-        self.out.emit(TurnEvent::Upstream(report.to_value()));
+        // A thread that nobody knows after our death would be work that is lost.
+        self.out.store_upstream(report.to_value()).await?;
+        failpoint("codex.thread_stored");
         self.adopt(thread, &answer).await
     }
 

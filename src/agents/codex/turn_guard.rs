@@ -6,7 +6,7 @@ use super::link::CodexLink;
 use super::servers::CodexServers;
 use crate::agents::jsonrpc::RpcError;
 
-/// A turn of codex that may run. Dropping this interrupts it in the background.
+/// A turn of codex that may run. Dropping this ends it in the background, with its commands.
 pub struct TurnGuard {
     link: Arc<CodexLink>,
     servers: Arc<CodexServers>,
@@ -41,8 +41,14 @@ impl TurnGuard {
         }
     }
 
+    /// Ends the turn, and every command that it has left running.
+    pub async fn end(mut self) {
+        self.link.end_turn(&self.thread).await;
+        self.is_over = true;
+    }
+
     /// Codex has reported the end of the turn.
-    pub fn ended(&mut self) {
+    pub fn ended(mut self) {
         self.is_over = true;
     }
 }
@@ -53,6 +59,6 @@ impl Drop for TurnGuard {
             return;
         }
         let (link, thread) = (self.link.clone(), std::mem::take(&mut self.thread));
-        self.servers.spawn("codex-interrupt", async move { link.interrupt(&thread).await });
+        self.servers.spawn("codex-interrupt", async move { link.end_turn(&thread).await });
     }
 }

@@ -16,6 +16,7 @@ use super::item_steps::StepTracker;
 use super::link::CodexLink;
 use super::open_requests::OpenRequests;
 use super::projector::Projector;
+use super::sorted_json::text_field;
 use super::threads::OpenThread;
 use super::token_count::TokenCount;
 use super::turn_guard::TurnGuard;
@@ -29,9 +30,6 @@ use crate::util::one_line;
 
 /// Shortest wait before the deadline is looked at again.
 const TICK: Duration = Duration::from_millis(200);
-
-/// Longest wait for the last messages of a turn that codex has ended.
-const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
 /// Time limit of a summary that codex makes of a conversation that is too long.
 const COMPACTION: Duration = Duration::from_secs(300);
@@ -143,39 +141,11 @@ impl<'a> TurnLoop<'a> {
         }
     }
 
-    /// Interrupts the turn and takes its last messages. Cannot hang.
-    pub async fn wind_down(&mut self) {
-        // Open asks are withdrawn; codex does not wait for their answers either.
-        self.requests = OpenRequests::default();
-        let (link, thread) = (self.link.clone(), self.thread.to_owned());
-        let mut interrupting = Box::pin(async move { link.interrupt(&thread).await });
-        let mut is_interrupted = false;
-        loop {
-            let item = tokio::select! {
-                biased;
-                item = self.queue.next() => Some(item),
-                () = &mut interrupting, if !is_interrupted => {
-                    is_interrupted = true;
-                    None
-                }
-                () = tokio::time::sleep(LAST_MESSAGES), if is_interrupted => return,
-            };
-            match item {
-                Some(QueueItem::Message(message)) if message.request.is_some() => {}
-                Some(QueueItem::Message(message)) => {
-                    let end = self.take(message).await;
-                    if end.is_some() {
-                        return;
-                    }
-                }
-                Some(QueueItem::End(_)) => return,
-                None => {}
-            }
-        }
-    }
-
     /// Shows that steps have ended, and the text as it should be; records everything that did not end before the turn.
-    pub async fn close(&mut self, end: &LoopEnd) {
+    /// Waits only for the store, because a turn that was stopped has little time. Returns the requests of codex that
+    /// were not answered; their asks are withdrawn.
+    pub async fn close(&mut self, end: &LoopEnd) -> Vec<RequestId> {
+        let unanswered = self.requests.withdraw_all();
         self.show_notice(None);
         if !matches!(end, LoopEnd::Done) {
             for step in self.steps.broken_off() {
@@ -194,9 +164,10 @@ impl<'a> TurnLoop<'a> {
         for message in messages {
             if let Err(error) = self.run.out.record(message).await {
                 tracing::warn!(%error, "the end of a turn was not recorded");
-                return;
+                break;
             }
         }
+        unanswered
     }
 
     /// Lets codex summarise the conversation, which is too long for the model. False if it did not.
@@ -211,6 +182,7 @@ impl<'a> TurnLoop<'a> {
                 return;
             }
             while let QueueItem::Message(message) = self.queue.next().await {
+                self.link.refuse(message.request).await;
                 if message.method == "turn/completed" {
                     guard.ended();
                     return;
@@ -244,21 +216,21 @@ impl<'a> TurnLoop<'a> {
         let now = Instant::now();
         match method.as_str() {
             "item/agentMessage/delta" => {
-                let more = self.text.push(text(params, "itemId"), text(params, "delta"));
+                let more = self.text.push(text_field(params, "itemId"), text_field(params, "delta"));
                 return self.say(&more).await;
             }
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
-                self.run.out.emit(TurnEvent::Thought(text(params, "delta")));
+                self.run.out.emit(TurnEvent::Thought(text_field(params, "delta")));
             }
             "item/commandExecution/outputDelta" => {
-                let step = self.steps.output(text(params, "itemId"), text(params, "delta"), now);
+                let step = self.steps.output(text_field(params, "itemId"), text_field(params, "delta"), now);
                 step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
             }
             "item/fileChange/patchUpdated" => self.items.patch_updated(params),
             "item/started" => {
                 self.show_notice(None);
                 if item["type"] == "agentMessage" {
-                    self.text.begin(text(item, "id"));
+                    self.text.begin(text_field(item, "id"));
                 }
                 self.items.started(item);
                 self.projector.started(item);
@@ -282,7 +254,7 @@ impl<'a> TurnLoop<'a> {
     async fn complete(&mut self, item: &Value) -> Option<LoopEnd> {
         let mut end = None;
         if item["type"] == "agentMessage" {
-            let more = self.text.complete(text(item, "id"), text(item, "text"));
+            let more = self.text.complete(text_field(item, "id"), text_field(item, "text"));
             end = self.say(&more).await;
         }
         self.items.completed(item);
@@ -401,8 +373,4 @@ async fn send(link: &CodexLink, id: RequestId, reply: Result<Value, RpcFault>) {
         // The queue ends if the process is gone.
         tracing::warn!(%error, "an answer to codex was not sent");
     }
-}
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value[key].as_str().unwrap_or_default()
 }

@@ -215,7 +215,7 @@ impl TurnRun<'_> {
 
     /// Follows a started turn to its end.
     async fn follow(&self, link: &Arc<CodexLink>, started: StartedTurn) -> Result<TurnEnd, AgentError> {
-        let StartedTurn { thread, route, mut guard, id, _files } = started;
+        let StartedTurn { thread, route, guard, id, _files } = started;
         let cwd = self.folder()?;
         let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
         self.out.emit(TurnEvent::Upstream(report.to_value()));
@@ -225,17 +225,21 @@ impl TurnRun<'_> {
         }
         let mut turn_loop = TurnLoop::new(self, link, &route.queue, &thread, &id, &cwd);
         let end = turn_loop.run().await;
-        let must_interrupt = match &end {
-            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => false,
-            LoopEnd::Stopped | LoopEnd::Timeout | LoopEnd::Halted | LoopEnd::UsedUp => true,
-            LoopEnd::Overflow | LoopEnd::Error(_) => true,
-        };
-        if must_interrupt {
-            turn_loop.wind_down().await;
-        } else {
-            guard.ended();
+        let mut unanswered = turn_loop.close(&end).await;
+        match &end {
+            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => guard.ended(),
+            LoopEnd::Stopped
+            | LoopEnd::Timeout
+            | LoopEnd::Halted
+            | LoopEnd::UsedUp
+            | LoopEnd::Overflow
+            | LoopEnd::Error(_) => {
+                // The router does not wait for a turn that reads no more.
+                unanswered.extend(route.queue.leave());
+                guard.end().await;
+            }
         }
-        turn_loop.close(&end).await;
+        link.refuse(unanswered).await;
         match end {
             LoopEnd::Done => Ok(TurnEnd::Done),
             LoopEnd::Stopped => Ok(TurnEnd::Stopped),
@@ -264,5 +268,5 @@ impl TurnRun<'_> {
 
 /// Whether this codex takes words beside the prompt. One that does not tell its version is new.
 fn takes_fragments(link: &CodexLink) -> bool {
-    link.version.is_none_or(|(major, minor, _)| (major, minor) >= FRAGMENTS_SINCE)
+    link.version.is_none_or(|version| version >= FRAGMENTS_SINCE)
 }

@@ -138,7 +138,7 @@ async fn a_decline_over_there_is_a_line_in_the_room_here_and_in_the_answer_to_a_
     let asked = json!({ "messages": [{ "role": "user", "content": "go" }] });
     let answer = body(served.post("/v1/chat/completions", &asked).await).await;
     let line = "Declined: the MCP server `el` wanted to have a web page opened.";
-    assert_eq!(answer["hermes"]["remarks"], json!([line]));
+    assert_eq!(answer["hermes"]["remarks"][0]["message"], line);
     assert_eq!(answer["choices"][0]["message"]["content"], "I went on.");
     let run = answer["hermes"]["run_id"].as_str().unwrap();
     let run = body(served.get(&format!("/v1/runs/{run}")).await).await;

@@ -247,3 +247,31 @@ async fn a_revoked_approval_stays_revoked_if_codex_cannot_forget_it_at_once() {
     scene.shows("Built.").await;
     scene.ends().await;
 }
+
+#[tokio::test]
+async fn the_thread_is_on_disk_before_its_first_turn_begins() {
+    let scene = CodexScene::with(Scenario::default().once("turn/start", ScriptedAnswer::Silence)).await;
+    scene.room().says("@ann", "work").await;
+    scene.receives("turn/start", 1).await;
+    let report = scene.report().await.expect("it is stored");
+    assert_eq!((&report["thread"], &report["begun"]), (&json!("thread-1"), &json!(false)));
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn rooms_that_wait_for_a_codex_that_does_not_start_share_its_failure() {
+    let scenario = Scenario::default().initializing([Act::waits("gate"), Act::exits(3, "no")]);
+    let scene = CodexScene::with(scenario).await;
+    let others = ["!a", "!b", "!c", "!d"].map(|room| scene.gateway.direct_room(room));
+    scene.room().says("@ann", "hello").await;
+    scene.codex.reached("gate").await;
+    for room in &others {
+        room.says("@ann", "hello").await;
+    }
+    scene.codex.opens("gate");
+    for room in others.iter().chain([&scene.room()]) {
+        room.shows("codex could not be started").await;
+    }
+    assert!(scene.codex.processes().len() <= 2, "{:?}", scene.codex.processes());
+    scene.ends().await;
+}
