@@ -167,6 +167,14 @@ pub trait AgentOutput: Send + Sync {
         Box::pin(async { true })
     }
 
+    /// Stores a report about the session, as `TurnEvent::Upstream` does, and returns when it is on disk. For an agent that
+    /// starts something at its upstream which nobody could find without the report. An error ends the turn: the agent
+    /// returns it.
+    fn store_upstream(&self, report: serde_json::Value) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.emit(TurnEvent::Upstream(report));
+        Box::pin(async { Ok(()) })
+    }
+
     /// Stores a complete message of the turn's transcript, and returns when it is on disk. An agent that records one
     /// message of a turn records all of them in order, and a message with tool calls before it runs any of the calls: a
     /// process that dies then leaves a true transcript. An error ends the turn: the agent returns it.

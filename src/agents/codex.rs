@@ -27,6 +27,7 @@ mod sorted_json;
 mod start;
 mod thread_report;
 mod threads;
+mod token_count;
 pub mod turn_context;
 mod turn_files;
 mod turn_guard;
@@ -39,7 +40,6 @@ mod wire;
 
 use std::sync::Arc;
 
-use serde_json::json;
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use self::account::{StatusReader, ThreadFacts};
@@ -166,8 +166,7 @@ impl Agent for CodexAgent {
             let thread = ThreadReport::read(Some(&ended.upstream));
             let (Some(report), Some(link)) = (thread, self.server.running()) else { return };
             link.idle(&report.thread).await;
-            link.remove_thread(&report.thread);
-            if let Err(error) = link.call("thread/archive", json!({ "threadId": report.thread })).await {
+            if let Err(error) = link.archive(&report.thread).await {
                 tracing::debug!(%error, "the thread of a session that is over was not archived");
             }
         })

@@ -293,6 +293,10 @@ impl AgentOutput for ListeningOutput<'_> {
         self.out.ask(ask)
     }
 
+    fn store_upstream(&self, report: serde_json::Value) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.out.store_upstream(report)
+    }
+
     fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
         self.out.record(message)
     }

@@ -446,6 +446,7 @@ texts! {
     BrokeCodexPolicy "broke_codex_policy" Part []
     BrokeCodexSandbox "broke_codex_sandbox" Part []
     BrokeCodexUnrestricted "broke_codex_unrestricted" Part []
+    BrokeCodexReviewer "broke_codex_reviewer" Part []
     BrokeCodexEarlier "broke_codex_earlier" Part []
     BrokeCodexFolder "broke_codex_folder" Part []
     BrokeCodexTime "broke_codex_time" Part []

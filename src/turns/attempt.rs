@@ -87,7 +87,7 @@ impl TurnRun<'_> {
     async fn run_agent(&self, agent: &SharedAgent, prepared: PreparedTurn) -> Result<TurnEnd, AgentError> {
         let (turns, row) = (self.turns, &*self.row);
         let (stop, resumable, asked) = (CancellationToken::new(), prepared.resumable, prepared.agent.clone());
-        let output = TurnOutput::new(&self.sink, &turns.asks, row, &turns.store, &self.running.stop);
+        let output = TurnOutput::new(&self.sink, &turns.asks, row, &turns.store, &asked, &self.running.stop);
         let _streaming = GaugeGuard::new(&turns.metrics.streams);
         let mut run = agent.run_turn(&self.turn, prepared, &output, stop.clone());
         // Every delta comes by here, so the other futures are polled only when they were woken.

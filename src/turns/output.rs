@@ -14,6 +14,7 @@ use crate::agent::{
     AgentError, AgentErrorKind, AgentOutput, Ask, AskChoice, SessionMessage, TURN_BYTES, TurnEvent,
 };
 use crate::i18n::TextKey;
+use crate::ids::AgentName;
 use crate::store::{Store, TurnRow};
 use crate::testing::{broken, failpoint};
 
@@ -26,6 +27,8 @@ pub(super) struct TurnOutput<'a> {
     asks: &'a Arc<Asks>,
     turn: &'a TurnRow,
     store: &'a Store,
+    /// The agent that runs.
+    agent: &'a AgentName,
     /// Messages of the transcript that this try has recorded, and their bytes.
     recorded: Mutex<RecordedMessages>,
     /// Fired when a person stops the turn.
@@ -40,10 +43,11 @@ impl<'a> TurnOutput<'a> {
         asks: &'a Arc<Asks>,
         turn: &'a TurnRow,
         store: &'a Store,
+        agent: &'a AgentName,
         stop: &'a CancellationToken,
     ) -> Self {
         let (recorded, reports) = (Mutex::default(), UpstreamReports::default());
-        Self { sink, asks, turn, store, recorded, stop, reports }
+        Self { sink, asks, turn, store, agent, recorded, stop, reports }
     }
 
     /// Stores one message. Its number within the try makes a repeat of the run replace it instead of adding it twice.
@@ -103,6 +107,16 @@ impl AgentOutput for TurnOutput<'_> {
 
     fn still_granted(&self, asks: Vec<Ask>) -> BoxFuture<'_, bool> {
         Box::pin(self.asks.still_granted(self.turn, asks))
+    }
+
+    fn store_upstream(&self, report: serde_json::Value) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.reports.put(report);
+        Box::pin(async {
+            self.reports.store(self.store, &self.turn.session, self.agent).await.map_err(|_| {
+                // It is in the log.
+                AgentError::new(AgentErrorKind::Refused, TextKey::BrokeUnrecorded)
+            })
+        })
     }
 
     fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {

@@ -17,7 +17,7 @@ impl TurnRun<'_> {
         let Some(before) = turns.store.read(move |tx| tx.answered_before(&earlier)).await? else {
             return Ok(RunResult::Over(otherwise));
         };
-        let output = TurnOutput::new(sink, &turns.asks, self.row, &turns.store, stop);
+        let output = TurnOutput::new(sink, &turns.asks, self.row, &turns.store, &prepared.agent, stop);
         let agent = turns.agent_of(self.row).agent;
         let found = tokio::select! {
             biased;

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::Turns;
 use crate::agent::UPSTREAM_BYTES;
 use crate::ids::{AgentName, SessionId};
+use crate::store::{Store, StoreError};
 
 /// The latest report of a running agent. An earlier one that was not stored yet is skipped.
 #[derive(Default)]
@@ -48,6 +49,26 @@ impl UpstreamReports {
         let state = self.state.lock();
         (state.number > state.stored).then(|| (state.number, state.latest.clone()))
     }
+
+    /// Stores the latest report if it is not stored yet. An error is in the log by then.
+    pub async fn store(
+        &self,
+        store: &Store,
+        session: &SessionId,
+        agent: &AgentName,
+    ) -> Result<(), StoreError> {
+        let Some((number, report)) = self.unstored() else { return Ok(()) };
+        let (session, agent) = (session.clone(), agent.clone());
+        let written = store.write(move |tx| tx.set_upstream(&session, &agent, report.as_ref())).await;
+        match &written {
+            Ok(()) => {
+                let mut state = self.state.lock();
+                state.stored = state.stored.max(number);
+            }
+            Err(error) => tracing::error!(%error, "a report of the agent was not stored"),
+        }
+        written
+    }
 }
 
 impl Turns {
@@ -71,15 +92,7 @@ impl Turns {
         agent: &AgentName,
         reports: &UpstreamReports,
     ) {
-        let Some((number, report)) = reports.unstored() else { return };
-        let (session, agent) = (session.clone(), agent.clone());
-        let written = self.store.write(move |tx| tx.set_upstream(&session, &agent, report.as_ref()));
-        match written.await {
-            Ok(()) => {
-                let mut state = reports.state.lock();
-                state.stored = state.stored.max(number);
-            }
-            Err(error) => tracing::error!(%error, "a report of the agent was not stored"),
-        }
+        // It is tried again with the next report, and at the end of the try.
+        let _ = reports.store(&self.store, session, agent).await;
     }
 }

@@ -41,6 +41,24 @@ async fn an_approved_command_runs_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_is_asked_also_if_codex_has_a_reviewer_of_its_own() {
+    let codex = crate::codex_home::CodexOptions {
+        root: "approvals_reviewer = \"auto_review\"\n".to_owned(),
+        ..Default::default()
+    };
+    let scene = Scene::with(SceneSetup { codex, ..SceneSetup::default() }).await;
+    let (command, marks) = marking(&scene);
+    scene.model.answers(runs(&command)).answers(says(["Then not."]));
+    let question = scene.says("leave a mark");
+    let asked = scene.is_asked(1).await;
+    // Nor did codex ask a model.
+    assert_eq!(scene.model.prompts().len(), 1, "{scene}");
+    scene.denies(&asked);
+    assert_eq!(scene.ends(&question).await, "Then not.");
+    assert_eq!(runs_of(&marks), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denied_command_does_not_run_and_the_model_goes_on() {
     let scene = Scene::start().await;
     let (command, marks) = marking(&scene);

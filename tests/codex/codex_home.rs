@@ -31,6 +31,8 @@ pub struct CodexOptions {
     pub features: String,
     /// Tables.
     pub tables: String,
+    /// Whether agents beside a turn are left as codex has them: on.
+    pub agents: bool,
 }
 
 /// A home folder.
@@ -52,7 +54,8 @@ impl CodexHome {
         }
         let catalogue = home.path().join("models.json");
         fs::write(&catalogue, catalogue_bytes()).unwrap();
-        let CodexOptions { root, features, tables } = options;
+        let CodexOptions { root, features, tables, agents } = options;
+        let agents = if *agents { "" } else { "[agents]\nenabled = false" };
         let config = format!(
             r#"model_catalog_json = "{}"
 model = "{MODEL}"
@@ -71,8 +74,7 @@ request_max_retries = 1
 stream_max_retries = 1
 [analytics]
 enabled = false
-[agents]
-enabled = false
+{agents}
 [features]
 plugins = false
 apps = false

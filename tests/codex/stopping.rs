@@ -1,6 +1,8 @@
 //! Turns that a person stops.
 
-use crate::responses::{runs, says, says_half, told};
+use serde_json::json;
+
+use crate::responses::{calls, runs, says, says_half, told};
 use crate::scene::Scene;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,4 +51,25 @@ async fn stop_ends_a_command_that_runs() {
     scene.says("/stop");
     scene.ends(&question).await;
     scene.only_these_are_left(&known).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stop_ends_a_command_that_the_model_no_longer_waits_for() {
+    let scene = Scene::start().await;
+    let begun = scene.home.path().join("begun");
+    let command = json!({
+        "cmd": format!("touch {}; sleep 600", begun.display()), "yield_time_ms": 250,
+        "sandbox_permissions": "require_escalated", "justification": "May I do this?",
+    });
+    scene.model.answers(calls("exec_command", &command)).answers(says_half("It runs"));
+    let question = scene.says("serve it");
+    let asked = scene.is_asked(1).await;
+    let known = scene.processes();
+    scene.approves(&asked);
+    scene.exists(&begun).await;
+    scene.answers_with(&question, "It runs").await;
+    scene.says("/stop");
+    scene.ends(&question).await;
+    scene.only_these_are_left(&known).await;
+    assert_eq!(scene.codex_processes().len(), 1, "codex itself goes on");
 }

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
+use crate::codex_home::CodexOptions;
 use crate::it::upstream::Gate;
 use crate::responses::{says, says_behind, thinks_and_says, told};
-use crate::scene::{Scene, completion, text_of};
+use crate::scene::{Scene, SceneSetup, completion, text_of};
 
 /// The smallest picture.
 const PICTURE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -99,4 +100,23 @@ async fn a_run_names_its_thread_and_its_turn() {
     assert_eq!(next["codex_thread_id"], record["codex_thread_id"], "{next}");
     assert_ne!(next["codex_turn_id"], record["codex_turn_id"], "{next}");
     scene.assert_only_responses();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_turn_has_agents_beside_it_whatever_the_configuration_says() {
+    for tables in ["", "[agents]\nenabled = true\n", "[features.multi_agent_v2]\nenabled = true\n"] {
+        let codex = CodexOptions { tables: tables.to_owned(), agents: true, ..CodexOptions::default() };
+        let mut scene = Scene::with(SceneSetup { codex, ..SceneSetup::default() }).await;
+        scene.model.answers(says(["Hello."])).answers(says(["Hello again."]));
+        assert_eq!(scene.turn("hello").await, "Hello.");
+        scene.gateway_ends_by(rustix::process::Signal::TERM).await;
+        scene.gateway_starts().await;
+        assert_eq!(scene.turn("hello?").await, "Hello again.");
+        for prompt in scene.model.prompts() {
+            let tools = prompt.json()["tools"].to_string();
+            for word in ["exec_command", "spawn_agent", "multi_agent"] {
+                assert_eq!(tools.contains(word), word == "exec_command", "{tables}: {word} in {tools}");
+            }
+        }
+    }
 }

@@ -22,8 +22,15 @@ use crate::config::CodexConfig;
 /// Shortest and longest pause before a start, if the start or the process before it failed.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
+/// Longest pause that a turn waits for. Before a longer one it fails at once, with the reason of the last failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
 /// Time limit of the question whether commands still run, before an idle process is ended.
 const LAST_LOOK: Duration = Duration::from_secs(5);
+
+/// Longest time that a process that nobody uses is kept for a command that a turn left behind: long enough for the work of
+/// a night, while a forgotten server does not run for ever.
+const KEPT_FOR_COMMANDS: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The codex process of one agent.
 pub struct AppServer {
@@ -48,6 +55,9 @@ struct ServerState {
     backoff: Backoff,
     /// No process is started before this moment.
     not_before: Option<Instant>,
+    /// The last failure, and the number of failures so far.
+    failed: Option<Arc<StartError>>,
+    failures: u64,
     /// The rules of the thread that was opened last.
     policy: Option<EffectivePolicy>,
 }
@@ -74,6 +84,8 @@ impl AppServer {
             users: watch::Sender::new(0),
             backoff: Backoff::between(PAUSES.0, PAUSES.1),
             not_before: None,
+            failed: None,
+            failures: 0,
             policy: None,
         };
         let shared = ServerShared {
@@ -87,23 +99,23 @@ impl AppServer {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The running process; it is started if there is none. May be dropped at any time, which ends a process that is
-    /// being started.
-    pub async fn connect(&self) -> Result<LinkUse, StartError> {
+    /// The running process; it is started if there is none. A failure is that of every turn that waited for it. May be
+    /// dropped at any time, which ends a process that is being started.
+    pub async fn connect(&self) -> Result<LinkUse, Arc<StartError>> {
         let shared = &self.shared;
         if let Some(used) = shared.use_link() {
             return Ok(used);
         }
+        let known = shared.state.lock().failures;
         let _starting = shared.starting.lock().await;
         if let Some(used) = shared.use_link() {
             return Ok(used);
         }
-        let not_before = shared.state.lock().not_before;
-        if let Some(moment) = not_before {
+        if let Some(moment) = shared.next_start(known)? {
             tokio::time::sleep_until(moment).await;
         }
         if shared.stop.is_cancelled() {
-            return Err(StartError::Ending);
+            return Err(StartError::Ending.into());
         }
         let started = tokio::select! {
             started = start::start(&shared.config, &shared.servers, &shared.account) => started,
@@ -112,7 +124,8 @@ impl AppServer {
         match started {
             Ok((link, incoming)) => Ok(shared.clone().adopt(link, incoming)),
             Err(error) => {
-                shared.postpone();
+                let error = Arc::new(error);
+                shared.postpone(error.clone());
                 Err(error)
             }
         }
@@ -128,6 +141,7 @@ impl AppServer {
         let mut state = self.shared.state.lock();
         state.backoff.reset();
         state.not_before = None;
+        state.failed = None;
     }
 
     /// The account and its limits, as far as codex has told them.
@@ -179,12 +193,15 @@ impl ServerShared {
 
     /// Ends the process in order when its time has come, and notes its death.
     async fn supervise(self: Arc<Self>, link: Arc<CodexLink>, mut users: watch::Receiver<usize>) {
+        let mut kept_since = None;
         loop {
             tokio::select! {
                 failure = link.rpc().gone() => return self.died(&link, &failure),
                 () = self.stop.cancelled() => break,
-                () = unused_for(&mut users, self.config.idle) => {
-                    if has_commands(&link).await {
+                was_used = unused_for(&mut users, self.config.idle) => {
+                    let since = kept_since.filter(|_| !was_used).unwrap_or_else(Instant::now);
+                    kept_since = Some(since);
+                    if since.elapsed() < KEPT_FOR_COMMANDS && has_commands(&link).await {
                         // Their output is still wanted. The time begins anew.
                         continue;
                     }
@@ -204,7 +221,7 @@ impl ServerShared {
     fn died(&self, link: &Arc<CodexLink>, failure: &ProcessFailure) {
         tracing::error!(%failure, "codex ended by itself");
         self.forget(link);
-        self.postpone();
+        self.postpone(Arc::new(StartError::Died(failure.clone())));
     }
 
     fn forget(&self, link: &Arc<CodexLink>) {
@@ -214,24 +231,38 @@ impl ServerShared {
         }
     }
 
+    /// The moment of the next start, if it must wait; the last failure if it is newer than those that the turn knows, or
+    /// if a person would wait too long.
+    fn next_start(&self, known: u64) -> Result<Option<Instant>, Arc<StartError>> {
+        let state = self.state.lock();
+        let is_far = state.not_before.is_some_and(|moment| moment > Instant::now() + LONGEST_PAUSE);
+        match &state.failed {
+            Some(failed) if state.failures > known || is_far => Err(failed.clone()),
+            Some(_) | None => Ok(state.not_before),
+        }
+    }
+
     /// Lets the next start wait, longer each time.
-    fn postpone(&self) {
+    fn postpone(&self, error: Arc<StartError>) {
         let mut state = self.state.lock();
+        state.failed = Some(error);
+        state.failures += 1;
         let pause = state.backoff.advance();
         state.not_before = Some(Instant::now() + pause);
     }
 }
 
-/// Resolves when nobody has used the process for this long.
-async fn unused_for(users: &mut watch::Receiver<usize>, idle: Duration) {
+/// Resolves when nobody has used the process for this long. Returns whether somebody did meanwhile.
+async fn unused_for(users: &mut watch::Receiver<usize>, idle: Duration) -> bool {
+    let mut was_used = *users.borrow() > 0;
     loop {
         if users.wait_for(|users| *users == 0).await.is_err() {
-            return;
+            return was_used;
         }
         let used_again = users.wait_for(|users| *users > 0);
         match tokio::time::timeout(idle, used_again).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) | Err(_) => return,
+            Ok(Ok(_)) => was_used = true,
+            Ok(Err(_)) | Err(_) => return was_used,
         }
     }
 }

@@ -141,7 +141,7 @@ impl CodexVersion {
     }
 
     /// A word that begins with a version: `0.130.0`, `v0.130`, `0.130.0-alpha.2`, `0.130.0,`.
-    fn parse_word(word: &str) -> Option<Self> {
+    pub(super) fn parse_word(word: &str) -> Option<Self> {
         let word = word.strip_prefix('v').unwrap_or(word);
         let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
         let mut numbers = word.get(..end)?.split('.').filter(|part| !part.is_empty()).map(str::parse::<u64>);

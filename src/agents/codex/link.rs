@@ -11,13 +11,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use talaria_platform::spawn_task;
 use tokio::sync::{Notify, watch};
 
 use super::account::AccountState;
+use super::binary::CodexVersion;
 use super::loaded_thread::{ActiveTurn, LoadedThread};
 use super::turn_queue::{QueueEnd, TurnQueue};
 use super::wire;
-use crate::agents::jsonrpc::{IncomingMessage, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming};
+use crate::agents::jsonrpc::{
+    IncomingMessage, RequestId, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming,
+};
 
 /// Time limit of a call that codex answers from memory or from a small file. Calls usually take a few milliseconds; a
 /// machine under load may take seconds.
@@ -25,6 +29,9 @@ pub const CALL: Duration = Duration::from_secs(30);
 
 /// Time limit of `turn/interrupt`. Codex answers in some milliseconds, or never.
 const INTERRUPT_CALL: Duration = Duration::from_secs(3);
+
+/// Time limit of ending the commands of a turn. Codex answers in some milliseconds.
+const CLEAN_CALL: Duration = Duration::from_secs(3);
 
 /// Longest wait for the end of an interrupted turn.
 const INTERRUPT_WAIT: Duration = Duration::from_secs(5);
@@ -40,7 +47,7 @@ const NO_TURN: i64 = -32_600;
 pub struct CodexLink {
     rpc: RpcClient,
     /// Version of codex, if it told one.
-    pub version: Option<(u64, u64, u64)>,
+    pub version: Option<CodexVersion>,
     routes: Mutex<HashMap<String, Arc<TurnQueue>>>,
     threads: Mutex<HashMap<String, LoadedThread>>,
     /// Changes with each news about a thread.
@@ -62,6 +69,11 @@ pub struct ThreadRoute {
 impl Drop for ThreadRoute {
     fn drop(&mut self) {
         self.link.routes.lock().remove(&self.thread);
+        let unanswered = self.queue.leave();
+        if !unanswered.is_empty() {
+            let link = self.link.clone();
+            drop(spawn_task("codex-refusals", async move { link.refuse(unanswered).await }));
+        }
     }
 }
 
@@ -69,7 +81,7 @@ impl CodexLink {
     /// A link over a connection that has been initialized.
     pub fn new(
         rpc: RpcClient,
-        version: Option<(u64, u64, u64)>,
+        version: Option<CodexVersion>,
         account: Arc<Mutex<AccountState>>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -135,6 +147,13 @@ impl CodexLink {
         };
         if let Some(request) = request.filter(|_| !taken) {
             tracing::warn!(method, "a request of codex belongs to no turn and is refused");
+            self.refuse([request]).await;
+        }
+    }
+
+    /// Refuses requests of codex that no turn answers.
+    pub async fn refuse(&self, requests: impl IntoIterator<Item = RequestId>) {
+        for request in requests {
             let refusal = RpcFault::new(NO_TURN, "no turn of the client waits for this");
             if let Err(error) = self.rpc.reply(request, Err(refusal)).await {
                 tracing::debug!(%error, "the refusal was not sent");
@@ -184,7 +203,7 @@ impl CodexLink {
         let mut threads = self.threads.lock();
         if threads.len() >= LOADED
             && let Some(old) =
-                threads.iter().find(|(_, state)| state.active.is_none()).map(|(id, _)| id.clone())
+                threads.iter().find(|(_, state)| state.can_be_forgotten()).map(|(id, _)| id.clone())
         {
             threads.remove(&old);
         }
@@ -194,6 +213,21 @@ impl CodexLink {
     /// Forgets of every thread whether its tools server is our own.
     pub fn forget_own_server(&self) {
         self.threads.lock().values_mut().for_each(|thread| thread.has_own_server = None);
+    }
+
+    /// Closes a thread for good. It is remembered until codex has closed it: the approvals that codex knows for it go with
+    /// it, and no earlier.
+    pub async fn archive(&self, thread: &str) -> Result<(), RpcError> {
+        self.call("thread/archive", json!({ "threadId": thread })).await?;
+        self.remove_thread(thread);
+        Ok(())
+    }
+
+    /// Closes a thread, which makes codex forget the approvals that it knows for it. Its history stays.
+    pub async fn unload(&self, thread: &str) -> Result<(), RpcError> {
+        self.archive(thread).await?;
+        self.call("thread/unarchive", json!({ "threadId": thread })).await?;
+        Ok(())
     }
 
     /// Forgets that a thread is loaded.
@@ -228,9 +262,21 @@ impl CodexLink {
         }
     }
 
+    /// Ends the turn that runs in a thread, and every command that it has left running.
+    pub async fn end_turn(&self, thread: &str) {
+        self.interrupt(thread).await;
+        // An interrupt ends only the command that the model waits for.
+        let params = json!({ "threadId": thread });
+        match self.rpc.call("thread/backgroundTerminals/clean", params, CLEAN_CALL).await {
+            Ok(_) | Err(RpcError::Gone(_)) => {}
+            // An old codex has no such method.
+            Err(error) => tracing::warn!(%error, "codex did not end the commands of a turn"),
+        }
+    }
+
     /// Ends the turn that runs in a thread, and waits for that. A codex that does not obey is ended itself, with all its
     /// turns: nobody knows what it is doing.
-    pub async fn interrupt(&self, thread: &str) {
+    async fn interrupt(&self, thread: &str) {
         let Some(LoadedThread { active: Some(active), .. }) = self.thread(thread) else { return };
         let turn = match &active {
             // Codex interrupts any turn of the thread for an empty id.

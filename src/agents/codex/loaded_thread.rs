@@ -58,6 +58,11 @@ impl LoadedThread {
         }
     }
 
+    /// Whether nothing runs in it, and codex knows no approval for it.
+    pub fn can_be_forgotten(&self) -> bool {
+        self.active.is_none() && self.grants() == Some(&[])
+    }
+
     /// Asks whose approvals must still hold before the next turn; `None` if that cannot be known.
     pub fn grants(&self) -> Option<&[Ask]> {
         (!self.has_more_grants).then_some(&self.grants)

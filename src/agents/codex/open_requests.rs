@@ -53,6 +53,12 @@ impl<'a> OpenRequests<'a> {
         }
     }
 
+    /// Withdraws all asks. Returns the requests that were not answered.
+    pub fn withdraw_all(&mut self) -> Vec<RequestId> {
+        self.answering.clear();
+        self.withdrawals.drain().map(|(id, _)| id).collect()
+    }
+
     /// Takes the news that codex does not wait for a request any more, with the id as it stands on the wire.
     pub fn withdraw(&mut self, id: &Value) {
         let id = match id {
@@ -101,5 +107,7 @@ mod tests {
             requests.begin(RequestId::Number(id), std::future::pending());
         }
         assert!(requests.is_full());
+        assert_eq!(requests.withdraw_all().len(), 16);
+        assert!(!requests.is_full() && requests.next().await.is_none());
     }
 }

@@ -39,8 +39,6 @@ pub struct Projector {
     thread: String,
     /// Reasoning since the last message of the agent; the next one takes it.
     reasoning: String,
-    /// Number of items that ran a tool.
-    tool_iterations: u32,
     /// Whether the prompt has come back as an item. The engine has stored it already.
     has_prompt: bool,
     /// How often an item was completed, by the id of its first call; at most [`KNOWN_ITEMS`].
@@ -64,7 +62,6 @@ impl Projector {
         Self {
             thread: thread.to_owned(),
             reasoning: String::new(),
-            tool_iterations: 0,
             has_prompt: false,
             completions: HashMap::new(),
             open_calls: VecDeque::new(),
@@ -109,11 +106,6 @@ impl Projector {
         }
     }
 
-    /// Number of tool calls of the turn so far.
-    pub fn tool_iterations(&self) -> u32 {
-        self.tool_iterations
-    }
-
     /// The prompt comes first and makes no message. Further messages of a user, such as one that codex adds by itself,
     /// are notes: nobody said them here.
     fn user_message(&mut self, item: &Value) -> Vec<SessionMessage> {
@@ -154,7 +146,6 @@ impl Projector {
     }
 
     fn tool_call(&mut self, item_id: &str, call: EndedCall) -> Vec<SessionMessage> {
-        self.tool_iterations = self.tool_iterations.saturating_add(1);
         let EndedCall { name, arguments, result } = call;
         let (id, name) = (self.call_id(item_id), clean_name(&name));
         let function = json!({ "name": name, "arguments": arguments });

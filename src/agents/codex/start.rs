@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::account::AccountState;
+use super::binary::{CodexVersion, MINIMUM};
 use super::environment::codex_environment;
 use super::link::CodexLink;
 use super::servers::CodexServers;
@@ -19,9 +20,6 @@ use crate::i18n::TextKey;
 
 /// Time limit of the handshake. A program that is no codex may never answer.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-
-/// Oldest version whose protocol we speak.
-const MINIMUM: (u64, u64, u64) = (0, 125, 0);
 
 /// Exit status of the shim for a program that is not there.
 const NOT_FOUND: i32 = 127;
@@ -38,6 +36,9 @@ pub enum StartError {
     /// It ended during the handshake.
     #[error("codex ended at its start: {0}")]
     Exited(ProcessFailure),
+    /// It ended by itself after its start, and is not started again at once.
+    #[error("codex ended by itself: {0}")]
+    Died(ProcessFailure),
     /// It did not answer the handshake in time, and was ended.
     #[error("codex did not answer in time and was ended: {0}")]
     Silent(ProcessFailure),
@@ -45,8 +46,8 @@ pub enum StartError {
     #[error("codex refused the handshake: {0}")]
     Refused(RpcError),
     /// It is too old.
-    #[error("codex {0:?} is too old")]
-    TooOld((u64, u64, u64)),
+    #[error("codex {0} is too old")]
+    TooOld(CodexVersion),
     /// The gateway ends, or the agent is gone.
     #[error("the gateway ends")]
     Ending,
@@ -60,6 +61,7 @@ impl StartError {
             Self::Missing(_) => TextKey::BrokeCodexMissing,
             Self::TooOld(_) => TextKey::BrokeCodexTooOld,
             Self::Silent(_) => TextKey::BrokeCodexSilent,
+            Self::Died(_) => TextKey::BrokeCodexDied,
             Self::System(_) | Self::Exited(_) | Self::Refused(_) => TextKey::BrokeCodexNoStart,
             Self::Ending => {
                 return AgentError::new(
@@ -88,19 +90,22 @@ pub async fn start(
         patience: EndPatience::default(),
     })?;
     let (rpc, incoming) = RpcClient::start(process, RpcDialect::Bare, RpcLimits::default());
-    let answer = match rpc.call("initialize", wire::initialize_params(), HANDSHAKE).await {
-        Ok(answer) => answer.result,
+    let version = match shake_hands(&rpc, HANDSHAKE).await {
+        Ok(version) => version,
         Err(error) => return Err(handshake_error(error, &rpc).await),
     };
-    let version = wire::version(&answer);
     if let Some(version) = version.filter(|version| *version < MINIMUM) {
         return Err(StartError::TooOld(version));
     }
-    if let Err(error) = rpc.notify("initialized", None).await {
-        return Err(handshake_error(error, &rpc).await);
-    }
-    tracing::info!(version = ?version, "codex runs");
+    tracing::info!(version = version.map(|version| version.to_string()), "codex runs");
     Ok((CodexLink::new(rpc, version, account.clone()), incoming))
+}
+
+/// Introduces us to a codex that was started. Returns its version, if it tells one.
+pub async fn shake_hands(rpc: &RpcClient, limit: Duration) -> Result<Option<CodexVersion>, RpcError> {
+    let answer = rpc.call("initialize", wire::initialize_params(), limit).await?;
+    rpc.notify("initialized", None).await?;
+    Ok(wire::version(&answer.result))
 }
 
 /// The reason of a failed handshake. The process is ended first, so that the log has its last words.

@@ -21,6 +21,7 @@ use crate::agent::{AgentError, AgentErrorKind, AgentOutput, SessionMessage, Turn
 use crate::agents::jsonrpc::{RpcAnswer, RpcError, RpcFault};
 use crate::config::CodexConfig;
 use crate::i18n::{LocalizedText, TextKey};
+use crate::testing::failpoint;
 
 /// Longest wait for another process that has the thread open. An earlier process of ours may be about to end.
 const OTHER_WRITER: Duration = Duration::from_secs(5);
@@ -109,12 +110,13 @@ impl ThreadOpener<'_> {
                 };
                 return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server }));
             }
-            self.unload(thread).await?;
+            tracing::info!("an approval was revoked or has expired; the thread is opened anew");
+            self.link.unload(thread).await.map_err(|error| self.error(&error))?;
         }
         let deadline = Instant::now() + OTHER_WRITER;
         let mut has_unarchived = false;
         loop {
-            let mut params = wire::thread_params(self.config, self.cwd);
+            let mut params = wire::thread_params(self.config, self.cwd, self.link.version);
             params.insert("threadId".to_owned(), json!(thread));
             // A conversation may be long, and we need nothing of it.
             params.insert("excludeTurns".to_owned(), json!(true));
@@ -148,7 +150,7 @@ impl ThreadOpener<'_> {
 
     /// Starts a new thread.
     async fn start(&self) -> Result<OpenThread, AgentError> {
-        let mut params = wire::thread_params(self.config, self.cwd);
+        let mut params = wire::thread_params(self.config, self.cwd, self.link.version);
         params.extend(self.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let answer = self.link.call("thread/start", Value::Object(params)).await;
         let answer = answer.map_err(|error| self.error(&error))?;
@@ -156,7 +158,9 @@ impl ThreadOpener<'_> {
             return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the answer names no thread"))));
         };
         let report = ThreadReport { thread: thread.to_owned(), cwd: self.cwd.to_owned(), begun: false };
-        self.out.emit(TurnEvent::Upstream(report.to_value()));
+        // A thread that nobody knows after our death would be work that is lost.
+        self.out.store_upstream(report.to_value()).await?;
+        failpoint("codex.thread_stored");
         self.adopt(thread, &answer).await
     }
 
@@ -176,8 +180,13 @@ impl ThreadOpener<'_> {
         Ok(OpenThread { id: thread.to_owned(), policy, has_own_server })
     }
 
-    /// Refuses a thread that would run everything without a sandbox and without asking, unless the operator means it.
+    /// Refuses a thread in which a person does not decide: one whose requests a model answers, and one that would run
+    /// everything without a sandbox and without asking, unless the operator means it.
     fn check_policy(&self, policy: &EffectivePolicy) -> Result<(), AgentError> {
+        if policy.has_other_reviewer() {
+            tracing::error!(reviewer = policy.reviewer, "codex would not leave its requests to people");
+            return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexReviewer));
+        }
         if policy.is_unrestricted() && !self.config.unrestricted {
             tracing::error!(
                 "codex would run every command without a sandbox and without asking; see `unrestricted`"
@@ -211,17 +220,6 @@ impl ThreadOpener<'_> {
             Some(grants) => self.out.still_granted(grants.to_vec()).await,
             None => false,
         }
-    }
-
-    /// Makes codex forget the approvals of a thread. Its history stays.
-    async fn unload(&self, thread: &str) -> Result<(), AgentError> {
-        tracing::info!("an approval was revoked or has expired; the thread is opened anew");
-        self.link.remove_thread(thread);
-        for method in ["thread/archive", "thread/unarchive"] {
-            let answer = self.link.call(method, json!({ "threadId": thread })).await;
-            answer.map_err(|error| self.error(&error))?;
-        }
-        Ok(())
     }
 
     fn error(&self, error: &RpcError) -> AgentError {

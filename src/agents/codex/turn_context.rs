@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::binary::CodexVersion;
 use crate::agent::AgentTurn;
 use crate::agents::outside_tools::{SKILL_VIEW, SKILLS_LIST};
 use crate::agents::skills::SkillLibrary;
@@ -16,7 +17,7 @@ use crate::agents::tools::memory;
 use crate::store::Store;
 
 /// First version of codex whose `turn/start` takes `additionalContext`, as far as we know.
-pub const FRAGMENTS_SINCE: (u64, u64) = (0, 136);
+pub const FRAGMENTS_SINCE: CodexVersion = CodexVersion { major: 0, minor: 136, patch: 0 };
 
 /// Bytes of one entry. Codex keeps about 4000 of them, and a few words of ours stand around the text.
 const FRAGMENT: usize = 3_600;

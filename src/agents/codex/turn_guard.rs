@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::link::CodexLink;
 use super::servers::CodexServers;
+use crate::agents::jsonrpc::RpcError;
 
-/// A turn of codex that may run. Dropping this interrupts it in the background.
+/// A turn of codex that may run. Dropping this ends it in the background, with its commands.
 pub struct TurnGuard {
     link: Arc<CodexLink>,
     servers: Arc<CodexServers>,
@@ -29,14 +30,25 @@ impl TurnGuard {
         });
     }
 
-    /// It is certain that codex did not start the turn.
-    pub fn never_started(&mut self) {
-        self.link.change_thread(&self.thread, |state| state.active = None);
+    /// The call that should have started the turn failed. Codex may have started it all the same if it did not answer.
+    pub fn refused(&mut self, error: &RpcError) {
+        match error {
+            RpcError::Fault(_) | RpcError::TooLarge { .. } => {
+                self.link.change_thread(&self.thread, |state| state.active = None);
+                self.is_over = true;
+            }
+            RpcError::Deadline | RpcError::Gone(_) => {}
+        }
+    }
+
+    /// Ends the turn, and every command that it has left running.
+    pub async fn end(mut self) {
+        self.link.end_turn(&self.thread).await;
         self.is_over = true;
     }
 
     /// Codex has reported the end of the turn.
-    pub fn ended(&mut self) {
+    pub fn ended(mut self) {
         self.is_over = true;
     }
 }
@@ -47,6 +59,6 @@ impl Drop for TurnGuard {
             return;
         }
         let (link, thread) = (self.link.clone(), std::mem::take(&mut self.thread));
-        self.servers.spawn("codex-interrupt", async move { link.interrupt(&thread).await });
+        self.servers.spawn("codex-interrupt", async move { link.end_turn(&thread).await });
     }
 }

@@ -16,21 +16,20 @@ use super::item_steps::StepTracker;
 use super::link::CodexLink;
 use super::open_requests::OpenRequests;
 use super::projector::Projector;
+use super::sorted_json::text_field;
 use super::threads::OpenThread;
+use super::token_count::TokenCount;
 use super::turn_guard::TurnGuard;
 use super::turn_queue::{QueueEnd, QueueItem, TurnQueue};
 use super::turn_run::TurnRun;
 use super::turn_text::TurnText;
-use crate::agent::{AgentError, AgentOutput as _, TokenUsage, TurnEvent};
+use crate::agent::{AgentError, AgentOutput as _, TurnEvent};
 use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId, RpcFault};
 use crate::i18n::TextKey;
 use crate::util::one_line;
 
 /// Shortest wait before the deadline is looked at again.
 const TICK: Duration = Duration::from_millis(200);
-
-/// Longest wait for the last messages of a turn that codex has ended.
-const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
 /// Time limit of a summary that codex makes of a conversation that is too long.
 const COMPACTION: Duration = Duration::from_secs(300);
@@ -78,7 +77,7 @@ pub struct TurnLoop<'a> {
     projector: Projector,
     steps: StepTracker,
     items: ItemCache,
-    usage: TokenUsage,
+    tokens: TokenCount,
     /// The last error that codex reported; the turn may still go on.
     failure: Option<TurnFailure>,
     /// Whether people are shown a notice about a broken connection.
@@ -110,7 +109,7 @@ impl<'a> TurnLoop<'a> {
             projector: Projector::new(thread),
             steps: StepTracker::default(),
             items: ItemCache::default(),
-            usage: TokenUsage::default(),
+            tokens: TokenCount::default(),
             failure: None,
             has_notice: false,
             requests: OpenRequests::default(),
@@ -142,39 +141,11 @@ impl<'a> TurnLoop<'a> {
         }
     }
 
-    /// Interrupts the turn and takes its last messages. Cannot hang.
-    pub async fn wind_down(&mut self) {
-        // Open asks are withdrawn; codex does not wait for their answers either.
-        self.requests = OpenRequests::default();
-        let (link, thread) = (self.link.clone(), self.thread.to_owned());
-        let mut interrupting = Box::pin(async move { link.interrupt(&thread).await });
-        let mut is_interrupted = false;
-        loop {
-            let item = tokio::select! {
-                biased;
-                item = self.queue.next() => Some(item),
-                () = &mut interrupting, if !is_interrupted => {
-                    is_interrupted = true;
-                    None
-                }
-                () = tokio::time::sleep(LAST_MESSAGES), if is_interrupted => return,
-            };
-            match item {
-                Some(QueueItem::Message(message)) if message.request.is_some() => {}
-                Some(QueueItem::Message(message)) => {
-                    let end = self.take(message).await;
-                    if end.is_some() {
-                        return;
-                    }
-                }
-                Some(QueueItem::End(_)) => return,
-                None => {}
-            }
-        }
-    }
-
     /// Shows that steps have ended, and the text as it should be; records everything that did not end before the turn.
-    pub async fn close(&mut self, end: &LoopEnd) {
+    /// Waits only for the store, because a turn that was stopped has little time. Returns the requests of codex that
+    /// were not answered; their asks are withdrawn.
+    pub async fn close(&mut self, end: &LoopEnd) -> Vec<RequestId> {
+        let unanswered = self.requests.withdraw_all();
         self.show_notice(None);
         if !matches!(end, LoopEnd::Done) {
             for step in self.steps.broken_off() {
@@ -193,9 +164,10 @@ impl<'a> TurnLoop<'a> {
         for message in messages {
             if let Err(error) = self.run.out.record(message).await {
                 tracing::warn!(%error, "the end of a turn was not recorded");
-                return;
+                break;
             }
         }
+        unanswered
     }
 
     /// Lets codex summarise the conversation, which is too long for the model. False if it did not.
@@ -206,10 +178,11 @@ impl<'a> TurnLoop<'a> {
             let params = json!({ "threadId": self.thread });
             if let Err(error) = self.link.call("thread/compact/start", params).await {
                 tracing::warn!(%error, "codex does not summarise the conversation");
-                guard.never_started();
+                guard.refused(&error);
                 return;
             }
             while let QueueItem::Message(message) = self.queue.next().await {
+                self.link.refuse(message.request).await;
                 if message.method == "turn/completed" {
                     guard.ended();
                     return;
@@ -243,21 +216,21 @@ impl<'a> TurnLoop<'a> {
         let now = Instant::now();
         match method.as_str() {
             "item/agentMessage/delta" => {
-                let more = self.text.push(text(params, "itemId"), text(params, "delta"));
+                let more = self.text.push(text_field(params, "itemId"), text_field(params, "delta"));
                 return self.say(&more).await;
             }
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
-                self.run.out.emit(TurnEvent::Thought(text(params, "delta")));
+                self.run.out.emit(TurnEvent::Thought(text_field(params, "delta")));
             }
             "item/commandExecution/outputDelta" => {
-                let step = self.steps.output(text(params, "itemId"), text(params, "delta"), now);
+                let step = self.steps.output(text_field(params, "itemId"), text_field(params, "delta"), now);
                 step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
             }
             "item/fileChange/patchUpdated" => self.items.patch_updated(params),
             "item/started" => {
                 self.show_notice(None);
                 if item["type"] == "agentMessage" {
-                    self.text.begin(text(item, "id"));
+                    self.text.begin(text_field(item, "id"));
                 }
                 self.items.started(item);
                 self.projector.started(item);
@@ -265,7 +238,7 @@ impl<'a> TurnLoop<'a> {
                 step.into_iter().for_each(|step| self.run.out.emit(TurnEvent::Step(step)));
             }
             "item/completed" => return self.complete(item).await,
-            "thread/tokenUsage/updated" => return self.count(&params["tokenUsage"]["last"]),
+            "thread/tokenUsage/updated" => return self.count(&params["tokenUsage"]),
             "error" => self.note_error(params),
             "serverRequest/resolved" => self.requests.withdraw(&params["requestId"]),
             "warning" | "guardianWarning" | "deprecationNotice" | "configWarning" => {
@@ -281,7 +254,7 @@ impl<'a> TurnLoop<'a> {
     async fn complete(&mut self, item: &Value) -> Option<LoopEnd> {
         let mut end = None;
         if item["type"] == "agentMessage" {
-            let more = self.text.complete(text(item, "id"), text(item, "text"));
+            let more = self.text.complete(text_field(item, "id"), text_field(item, "text"));
             end = self.say(&more).await;
         }
         self.items.completed(item);
@@ -311,14 +284,11 @@ impl<'a> TurnLoop<'a> {
         }
     }
 
-    /// Adds the tokens of one request to the model.
-    fn count(&mut self, last: &Value) -> Option<LoopEnd> {
-        let tokens = |key: &str| last[key].as_u64().unwrap_or_default();
-        let TokenUsage { input, output } = &mut self.usage;
-        *input = input.saturating_add(tokens("inputTokens"));
-        *output = output.saturating_add(tokens("outputTokens"));
-        let used = input.saturating_add(*output);
-        self.run.out.emit(TurnEvent::Usage(self.usage));
+    /// Counts tokens. Returns the end if the budget is used up.
+    fn count(&mut self, told: &Value) -> Option<LoopEnd> {
+        let usage = self.tokens.add(told);
+        let used = usage.input.saturating_add(usage.output);
+        self.run.out.emit(TurnEvent::Usage(usage));
         self.run.turn.tokens_left.filter(|left| used >= *left).map(|_| LoopEnd::UsedUp)
     }
 
@@ -403,8 +373,4 @@ async fn send(link: &CodexLink, id: RequestId, reply: Result<Value, RpcFault>) {
         // The queue ends if the process is gone.
         tracing::warn!(%error, "an answer to codex was not sent");
     }
-}
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value[key].as_str().unwrap_or_default()
 }

@@ -39,6 +39,10 @@ impl AgentOutput for CodexOutput<'_> {
         self.out.still_granted(asks)
     }
 
+    fn store_upstream(&self, report: serde_json::Value) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.out.store_upstream(report)
+    }
+
     fn record(&self, message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
         self.out.record(message)
     }

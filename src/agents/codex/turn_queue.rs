@@ -10,14 +10,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure};
+use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId};
 
 /// Messages that wait for a turn. A turn takes them as they come; they wait only for the store, or for a reader over
 /// HTTP who does not read.
 const QUEUE: usize = 512;
 
-/// Bytes of joined text that wait for a turn: more than any answer.
-const TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of the messages that wait for a turn: as many as the connection holds for all of them, so that one line of the
+/// largest size need not wait for an empty queue.
+const BYTES: usize = 16 * 1024 * 1024;
 
 /// Longest wait of the router for room. All other turns of the process wait as long.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,9 +44,11 @@ pub struct TurnQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     messages: VecDeque<IncomingMessage>,
-    /// Bytes of text in joined messages.
-    text_bytes: usize,
+    /// Bytes of all messages.
+    bytes: usize,
     end: Option<QueueEnd>,
+    /// The turn takes nothing more.
+    is_left: bool,
 }
 
 /// The reason why nothing more comes.
@@ -92,19 +95,25 @@ impl TurnQueue {
     /// Adds a message if there is room; otherwise returns it.
     fn try_push(&self, message: IncomingMessage) -> Result<bool, IncomingMessage> {
         let mut state = self.state.lock();
-        if state.end.is_some() {
+        if state.end.is_some() || state.is_left {
             return Ok(false);
         }
-        if state.text_bytes < TEXT_BYTES
-            && let Some(last) = state.messages.back_mut()
+        let bytes = message.bytes;
+        // One that is larger than all room is taken alone.
+        if !state.messages.is_empty() && state.bytes + bytes > BYTES {
+            return Err(message);
+        }
+        if let Some(last) = state.messages.back_mut()
             && let Some(more) = joined(last, &message)
         {
-            state.text_bytes += more;
+            last.bytes += more;
+            state.bytes += more;
             return Ok(true);
         }
         if state.messages.len() >= QUEUE {
             return Err(message);
         }
+        state.bytes += bytes;
         state.messages.push_back(message);
         self.filled.notify_one();
         Ok(true)
@@ -117,15 +126,22 @@ impl TurnQueue {
         self.room.notify_one();
     }
 
+    /// The turn takes nothing more. Returns the requests that it has not taken.
+    pub fn leave(&self) -> Vec<RequestId> {
+        let mut state = self.state.lock();
+        state.is_left = true;
+        state.bytes = 0;
+        self.room.notify_one();
+        state.messages.drain(..).filter_map(|message| message.request).collect()
+    }
+
     /// The next message in order, or the end. May be dropped at any time without losing a message.
     pub async fn next(&self) -> QueueItem {
         loop {
             {
                 let mut state = self.state.lock();
                 if let Some(message) = state.messages.pop_front() {
-                    if state.messages.is_empty() {
-                        state.text_bytes = 0;
-                    }
+                    state.bytes -= message.bytes;
                     self.room.notify_one();
                     return QueueItem::Message(message);
                 }
@@ -169,7 +185,8 @@ mod tests {
     }
 
     fn message(method: &str, params: Value) -> IncomingMessage {
-        IncomingMessage { position: 0, method: method.to_owned(), params, request: None }
+        let bytes = params.to_string().len();
+        IncomingMessage { position: 0, method: method.to_owned(), params, request: None, bytes }
     }
 
     #[tokio::test]
@@ -207,6 +224,52 @@ mod tests {
             assert!(matches!(queue.next().await, QueueItem::Message(_)));
         }
         assert_eq!(queue.next().await, QueueItem::End(QueueEnd::Overflow));
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_leaves_gives_back_the_requests_that_it_has_not_read() {
+        let queue = TurnQueue::default();
+        let request = |id: i64| IncomingMessage {
+            request: Some(RequestId::Number(id)),
+            ..message("item/tool/call", json!({}))
+        };
+        for pushed in [request(1), message("item/started", json!({})), request(2)] {
+            assert!(queue.push(pushed).await);
+        }
+        assert!(matches!(queue.next().await, QueueItem::Message(_)));
+        assert_eq!(queue.leave(), [RequestId::Number(2)]);
+        assert!(!queue.push(request(3)).await, "the router answers it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_messages_fill_the_queue_by_their_bytes() {
+        let queue = Arc::new(TurnQueue::default());
+        let large = || message("item/completed", json!({ "text": "x".repeat(BYTES / 4) }));
+        for _ in 0..3 {
+            assert!(queue.push(large()).await);
+        }
+        let waiting = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.push(large()).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "the fourth waits for room");
+        let QueueItem::Message(_) = queue.next().await else { panic!("a message") };
+        assert!(waiting.await.unwrap());
+        // Pieces that would be joined count too.
+        assert!(!queue.push(delta("a", &"x".repeat(BYTES))).await, "nobody reads");
+        for _ in 0..3 {
+            assert!(matches!(queue.next().await, QueueItem::Message(_)));
+        }
+        assert_eq!(queue.next().await, QueueItem::End(QueueEnd::Overflow));
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_larger_than_all_room_is_taken_alone() {
+        let queue = TurnQueue::default();
+        assert!(queue.push(delta("a", &"x".repeat(BYTES))).await);
+        assert!(matches!(queue.next().await, QueueItem::Message(_)));
+        assert!(queue.push(delta("a", "y")).await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -171,16 +171,17 @@ impl TurnRun<'_> {
                 Err(error) => error,
             };
             tracing::warn!(%error, "codex did not start a turn");
-            if let RpcError::Fault(fault) = &error {
-                guard.never_started();
-                if ThreadFault::of(fault) == ThreadFault::NotLoaded && !has_resumed {
-                    has_resumed = true;
-                    drop((route, guard));
-                    link.remove_thread(&thread.id);
-                    let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
-                    thread = self.open_thread(link, &request, Some(report)).await?;
-                    continue;
-                }
+            guard.refused(&error);
+            if let RpcError::Fault(fault) = &error
+                && ThreadFault::of(fault) == ThreadFault::NotLoaded
+                && !has_resumed
+            {
+                has_resumed = true;
+                drop((route, guard));
+                link.remove_thread(&thread.id);
+                let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
+                thread = self.open_thread(link, &request, Some(report)).await?;
+                continue;
             }
             return Err(failure::at_the_start(&error));
         }
@@ -214,7 +215,7 @@ impl TurnRun<'_> {
 
     /// Follows a started turn to its end.
     async fn follow(&self, link: &Arc<CodexLink>, started: StartedTurn) -> Result<TurnEnd, AgentError> {
-        let StartedTurn { thread, route, mut guard, id, _files } = started;
+        let StartedTurn { thread, route, guard, id, _files } = started;
         let cwd = self.folder()?;
         let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
         self.out.emit(TurnEvent::Upstream(report.to_value()));
@@ -224,17 +225,21 @@ impl TurnRun<'_> {
         }
         let mut turn_loop = TurnLoop::new(self, link, &route.queue, &thread, &id, &cwd);
         let end = turn_loop.run().await;
-        let must_interrupt = match &end {
-            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => false,
-            LoopEnd::Stopped | LoopEnd::Timeout | LoopEnd::Halted | LoopEnd::UsedUp => true,
-            LoopEnd::Overflow | LoopEnd::Error(_) => true,
-        };
-        if must_interrupt {
-            turn_loop.wind_down().await;
-        } else {
-            guard.ended();
+        let mut unanswered = turn_loop.close(&end).await;
+        match &end {
+            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => guard.ended(),
+            LoopEnd::Stopped
+            | LoopEnd::Timeout
+            | LoopEnd::Halted
+            | LoopEnd::UsedUp
+            | LoopEnd::Overflow
+            | LoopEnd::Error(_) => {
+                // The router does not wait for a turn that reads no more.
+                unanswered.extend(route.queue.leave());
+                guard.end().await;
+            }
         }
-        turn_loop.close(&end).await;
+        link.refuse(unanswered).await;
         match end {
             LoopEnd::Done => Ok(TurnEnd::Done),
             LoopEnd::Stopped => Ok(TurnEnd::Stopped),
@@ -263,5 +268,5 @@ impl TurnRun<'_> {
 
 /// Whether this codex takes words beside the prompt. One that does not tell its version is new.
 fn takes_fragments(link: &CodexLink) -> bool {
-    link.version.is_none_or(|(major, minor, _)| (major, minor) >= FRAGMENTS_SINCE)
+    link.version.is_none_or(|version| version >= FRAGMENTS_SINCE)
 }

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::binary::CodexVersion;
 use crate::agents::jsonrpc::RpcFault;
 use crate::config::{CodexConfig, ProfileSetting};
 
@@ -28,6 +29,13 @@ const ARCHIVED: &str = "is archived";
 const NOT_LOADED: &str = "thread not found";
 const NO_ACTIVE_TURN: &str = "no active turn";
 
+/// The reviewer of requests who is a person. Any other is a model of codex that may approve by itself.
+const PERSON: &str = "user";
+
+/// First version that we have seen take `agents.enabled`; 0.138 takes it for a role and fails. The switches of features
+/// are ignored where the model itself says how its agents work.
+const AGENTS_SWITCH_SINCE: CodexVersion = CodexVersion { major: 0, minor: 145, patch: 0 };
+
 /// Parameters of `initialize`.
 pub fn initialize_params() -> Value {
     json!({
@@ -41,10 +49,20 @@ pub fn initialize_params() -> Value {
 }
 
 /// Parameters of `thread/start` and `thread/resume` that follow from the configuration. Only what the entry sets is sent:
-/// codex' own configuration decides the rest.
-pub fn thread_params(config: &CodexConfig, cwd: &str) -> Map<String, Value> {
+/// codex' own configuration decides the rest, but never that another than a person answers its requests.
+///
+/// Agents that codex starts beside a turn have threads of their own, which no turn of ours owns: nobody could answer
+/// their requests, stop them, or count their tokens. So they are switched off, in the way of each version. Another key
+/// than those that a version knows would keep it from opening any thread.
+pub fn thread_params(config: &CodexConfig, cwd: &str, version: Option<CodexVersion>) -> Map<String, Value> {
     let mut params = Map::new();
+    let mut settings = json!({ "features.multi_agent": false, "features.multi_agent_v2": false });
+    if version.is_none_or(|version| version >= AGENTS_SWITCH_SINCE) {
+        settings["agents.enabled"] = json!(false);
+    }
+    params.insert("config".to_owned(), settings);
     params.insert("cwd".to_owned(), json!(cwd));
+    params.insert("approvalsReviewer".to_owned(), json!(PERSON));
     if let Some(model) = &config.model {
         params.insert("model".to_owned(), json!(model));
     }
@@ -68,6 +86,8 @@ pub struct EffectivePolicy {
     pub approval: String,
     /// Kind of the sandbox, such as `workspaceWrite`.
     pub sandbox: String,
+    /// Whoever answers codex' requests, such as `user`. A codex that does not tell it has no other than people.
+    pub reviewer: Option<String>,
     /// Name of the permission profile, if there is one.
     pub profile: Option<String>,
     /// The model that answers.
@@ -85,6 +105,7 @@ impl EffectivePolicy {
             sandbox: text(&answer["sandbox"]["type"])
                 .or_else(|| text(&answer["sandbox"]))
                 .unwrap_or_default(),
+            reviewer: text(&answer["approvalsReviewer"]),
             profile: text(&answer["activePermissionProfile"]["id"]),
             model: text(&answer["model"]),
         }
@@ -93,6 +114,11 @@ impl EffectivePolicy {
     /// Whether every command runs without a sandbox and without anybody being asked.
     pub fn is_unrestricted(&self) -> bool {
         self.approval == "never" && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
+    }
+
+    /// Whether another than a person may approve what codex asks.
+    pub fn has_other_reviewer(&self) -> bool {
+        self.reviewer.as_deref().is_some_and(|reviewer| reviewer != PERSON)
     }
 }
 
@@ -145,14 +171,9 @@ pub fn too_large(fault: &RpcFault) -> Option<u64> {
 }
 
 /// The version in `userAgent` of the answer to `initialize`, such as `talaria/0.169.0 (…)`.
-pub fn version(answer: &Value) -> Option<(u64, u64, u64)> {
+pub fn version(answer: &Value) -> Option<CodexVersion> {
     let (_, version) = answer["userAgent"].as_str()?.split_once('/')?;
-    let number = |part: &str| {
-        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-        part.get(..digits)?.parse().ok()
-    };
-    let mut parts = version.split_whitespace().next()?.splitn(3, '.');
-    Some((number(parts.next()?)?, number(parts.next()?)?, number(parts.next()?)?))
+    CodexVersion::parse_word(version.split_whitespace().next()?)
 }
 
 /// The thread that a message belongs to.
@@ -167,19 +188,34 @@ mod tests {
     use crate::config::{ApprovalMode, SandboxMode};
 
     #[test]
-    fn only_settings_of_the_entry_are_sent() {
+    fn only_settings_of_the_entry_are_sent_and_what_keeps_people_in_charge() {
         let mut config = CodexConfig::new("/work".into());
-        assert_eq!(Value::Object(thread_params(&config, "/work/s")), json!({ "cwd": "/work/s" }));
+        let params = |config: &CodexConfig| Value::Object(thread_params(config, "/w", None));
+        let agents = json!({
+            "features.multi_agent": false, "features.multi_agent_v2": false, "agents.enabled": false,
+        });
+        let usual = json!({ "cwd": "/w", "approvalsReviewer": "user", "config": agents });
+        assert_eq!(params(&config), usual);
         config.model = Some("m".into());
         config.permissions.sandbox = Some(SandboxMode::WorkspaceWrite);
         config.permissions.approval = Some(ApprovalMode::OnRequest);
-        assert_eq!(
-            Value::Object(thread_params(&config, "/w")),
-            json!({ "cwd": "/w", "model": "m", "sandbox": "workspace-write", "approvalPolicy": "on-request" })
-        );
+        let mut set = usual.clone();
+        set["model"] = json!("m");
+        set["sandbox"] = json!("workspace-write");
+        set["approvalPolicy"] = json!("on-request");
+        assert_eq!(params(&config), set);
         config.permissions.sandbox = None;
         config.profile = ProfileSetting::Named(":read-only".into());
-        assert_eq!(thread_params(&config, "/w")["permissions"], ":read-only");
+        assert_eq!(params(&config)["permissions"], ":read-only");
+    }
+
+    #[test]
+    fn an_old_codex_gets_no_key_that_it_takes_for_a_role() {
+        let config = CodexConfig::new("/work".into());
+        let version = |minor| Some(CodexVersion { major: 0, minor, patch: 0 });
+        let old = json!({ "features.multi_agent": false, "features.multi_agent_v2": false });
+        assert_eq!(thread_params(&config, "/w", version(138))["config"], old);
+        assert_eq!(thread_params(&config, "/w", version(145))["config"]["agents.enabled"], false);
     }
 
     #[test]
@@ -198,6 +234,14 @@ mod tests {
         assert!(!read(json!({ "granular": {} }), "dangerFullAccess").is_unrestricted());
         assert!(read(json!("never"), "dangerFullAccess").is_unrestricted());
         assert_eq!(EffectivePolicy::read(&json!({})), EffectivePolicy::default());
+        for (answer, is_other) in [
+            (json!({}), false),
+            (json!({ "approvalsReviewer": "user" }), false),
+            (json!({ "approvalsReviewer": "auto_review" }), true),
+            (json!({ "approvalsReviewer": "guardian_subagent" }), true),
+        ] {
+            assert_eq!(EffectivePolicy::read(&answer).has_other_reviewer(), is_other, "{answer}");
+        }
     }
 
     #[test]
@@ -222,12 +266,13 @@ mod tests {
     #[test]
     fn the_version_is_found_in_the_name_of_the_program() {
         for (agent, found) in [
-            ("talaria/0.169.0 (Debian 12.0.0; x86_64) unknown (talaria; 0.1.0)", Some((0, 169, 0))),
-            ("talaria/0.130.0-alpha.2 (x)", Some((0, 130, 0))),
+            ("talaria/0.169.0 (Debian 12.0.0; x86_64) unknown (talaria; 0.1.0)", Some("0.169.0")),
+            ("talaria/0.130.0-alpha.2 (x)", Some("0.130.0")),
             ("codex", None),
             ("talaria/next", None),
         ] {
-            assert_eq!(version(&json!({ "userAgent": agent })), found, "{agent}");
+            let version = version(&json!({ "userAgent": agent })).map(|version| version.to_string());
+            assert_eq!(version.as_deref(), found, "{agent}");
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct IncomingMessage {
     pub params: Value,
     /// The id of a request, which must be replied to; `None` for a notification.
     pub request: Option<RequestId>,
+    /// Bytes of its line.
+    pub bytes: usize,
 }
 
 /// The queue. One reader pushes, one consumer takes.
@@ -179,7 +181,8 @@ impl RpcIncoming {
             match self.queue.take() {
                 Ok((QueuedMessage { method, request, line }, position)) => {
                     let params = wire::read_params(&line);
-                    return Some(IncomingMessage { position, method, params, request });
+                    let bytes = line.len();
+                    return Some(IncomingMessage { position, method, params, request, bytes });
                 }
                 Err(true) => self.queue.filled.notified().await,
                 Err(false) => return None,

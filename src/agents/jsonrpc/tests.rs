@@ -69,11 +69,16 @@ async fn an_answer_tells_which_messages_came_before_it() {
         method: method.to_owned(),
         params,
         request,
+        bytes: 0,
     };
-    assert_eq!(incoming.next().await, Some(message(0, "a", json!({ "n": 1 }), None)));
-    let asked = incoming.next().await.unwrap();
+    let first = incoming.next().await.unwrap();
+    let line = json!({ "method": "a", "params": { "n": 1 } }).to_string().len();
+    assert!((line..=line + 1).contains(&first.bytes), "{}", first.bytes);
+    assert_eq!(IncomingMessage { bytes: 0, ..first }, message(0, "a", json!({ "n": 1 }), None));
+    let asked = IncomingMessage { bytes: 0, ..incoming.next().await.unwrap() };
     assert_eq!(asked, message(1, "ask", Value::Null, Some(RequestId::Number(1))));
-    assert_eq!(incoming.next().await, Some(message(2, "b", Value::Null, None)));
+    let last = IncomingMessage { bytes: 0, ..incoming.next().await.unwrap() };
+    assert_eq!(last, message(2, "b", Value::Null, None));
     client.reply(RequestId::Number(1), Ok(json!("yes"))).await.unwrap();
     assert_eq!(peer.reads().await, Some(json!({ "id": 1, "result": "yes" })));
 }

@@ -263,7 +263,9 @@ const SESSION: &[Case] = &[
     ),
     (
         "thread/start sends the folder, and no permissions of its own",
-        Tests(&["src/agents/codex/wire.rs::only_settings_of_the_entry_are_sent"]),
+        Tests(&[
+            "src/agents/codex/wire.rs::only_settings_of_the_entry_are_sent_and_what_keeps_people_in_charge",
+        ]),
     ),
     (
         "a turn to its end: text, messages, iterations, ids",

@@ -16,6 +16,9 @@ async fn stop_interrupts_codex_and_keeps_the_text() {
     let interrupted = scene.codex.receives("turn/interrupt").await;
     assert_eq!(interrupted["threadId"], "thread-1");
     assert!(interrupted["turnId"].as_str().unwrap().starts_with("turn-"));
+    // An interrupt does not end every command.
+    let cleaned = scene.codex.receives("thread/backgroundTerminals/clean").await;
+    assert_eq!(cleaned["threadId"], "thread-1");
     insta::assert_snapshot!(scene.room().now(), @"
     @ann  plan my week
     bot   Let me think
@@ -38,6 +41,8 @@ async fn a_command_that_waits_for_approval_never_runs_after_a_stop() {
     scene.room().says("@ann", &format!("/approve {}", asked.code)).await;
     scene.asks("hello", "bot   hello").await;
     assert_eq!(scene.codex.ran(), Vec::<String>::new());
+    // Codex never waits for nobody.
+    assert_eq!(scene.codex.answers()[0]["error"]["code"], -32_600);
     scene.ends().await;
 }
 

@@ -222,3 +222,56 @@ async fn a_revoked_approval_makes_codex_ask_again() {
     assert_eq!(scene.codex.received("thread/start").len(), 1);
     scene.ends().await;
 }
+
+#[tokio::test]
+async fn a_revoked_approval_stays_revoked_if_codex_cannot_forget_it_at_once() {
+    let busy = ScriptedAnswer::error(-32_001, "Server overloaded; retry later.");
+    let scenario = Scenario::default()
+        .turn("make", [Act::runs_if_allowed("make", "ok"), Act::says(&["Built."])])
+        .once("thread/archive", busy);
+    let scene = CodexScene::with(scenario).await;
+    scene.room().says("@ann", "make 1").await;
+    let asked = scene.room().is_asked("make").await;
+    scene.asks(&format!("/approve {} session", asked.code), "Built.").await;
+    let grants = scene.gateway.store().read(|tx| tx.grants()).await.unwrap();
+    let id = grants[0].id.clone();
+    scene.gateway.store().write(move |tx| tx.revoke_grant(&id)).await.unwrap();
+
+    // The engine tries again by itself.
+    scene.room().says("@ann", "make 2").await;
+    scene.comes_to("it asks again", || scene.room().asked().len() == 2).await;
+    assert_eq!(scene.codex.ran().len(), 1);
+    assert_eq!(scene.codex.received("thread/archive").len(), 2);
+    let again = scene.room().asked();
+    scene.room().says("@ann", &format!("/deny {}", again[1].code)).await;
+    scene.shows("Built.").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn the_thread_is_on_disk_before_its_first_turn_begins() {
+    let scene = CodexScene::with(Scenario::default().once("turn/start", ScriptedAnswer::Silence)).await;
+    scene.room().says("@ann", "work").await;
+    scene.receives("turn/start", 1).await;
+    let report = scene.report().await.expect("it is stored");
+    assert_eq!((&report["thread"], &report["begun"]), (&json!("thread-1"), &json!(false)));
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn rooms_that_wait_for_a_codex_that_does_not_start_share_its_failure() {
+    let scenario = Scenario::default().initializing([Act::waits("gate"), Act::exits(3, "no")]);
+    let scene = CodexScene::with(scenario).await;
+    let others = ["!a", "!b", "!c", "!d"].map(|room| scene.gateway.direct_room(room));
+    scene.room().says("@ann", "hello").await;
+    scene.codex.reached("gate").await;
+    for room in &others {
+        room.says("@ann", "hello").await;
+    }
+    scene.codex.opens("gate");
+    for room in others.iter().chain([&scene.room()]) {
+        room.shows("codex could not be started").await;
+    }
+    assert!(scene.codex.processes().len() <= 2, "{:?}", scene.codex.processes());
+    scene.ends().await;
+}

@@ -4,7 +4,7 @@ use serde_json::json;
 use talaria::agent::NO_ANSWER;
 
 use super::scene::CodexScene;
-use super::scripted_peer::{Act, CommandAct, Scenario};
+use super::scripted_peer::{Act, CommandAct, InterruptRule, Scenario};
 
 /// The stored messages of the only session, one line each: role, reasoning, text, calls.
 fn stored(scene: &CodexScene) -> Vec<String> {
@@ -70,7 +70,15 @@ async fn a_turn_is_stored_with_its_tools_and_thoughts_and_the_prompt_once() {
 
 #[tokio::test]
 async fn a_command_that_a_stop_ended_is_on_record() {
-    let scenario = Scenario::default().turn("make", [Act::says(&["Let me try."]), command(Some("never"))]);
+    for rule in [InterruptRule::Works, InterruptRule::Silent] {
+        a_command_is_ended_by_a_stop(rule).await;
+    }
+}
+
+async fn a_command_is_ended_by_a_stop(rule: InterruptRule) {
+    let scenario = Scenario::default()
+        .turn("make", [Act::says(&["Let me try."]), command(Some("never"))])
+        .interrupted(rule);
     let scene = CodexScene::with(scenario).await;
     scene.room().says("@ann", "make it").await;
     scene.room().shows("⚙️ exec_command: `make`").await;

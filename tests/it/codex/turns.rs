@@ -153,6 +153,27 @@ async fn a_prompt_that_is_too_long_is_refused_in_words() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_is_larger_than_a_line_is_refused_in_words_and_other_turns_go_on() {
+    let scenario = Scenario::default()
+        .turn("wait", [Act::waits("gate"), Act::says(&["Here I am."])])
+        .always("turn/interrupt", ScriptedAnswer::Silence);
+    let scene = CodexScene::with(scenario).await;
+    let other = scene.gateway.direct_room("!other");
+    other.says("@ann", "wait").await;
+    scene.codex.reached("gate").await;
+    // Each of these characters takes six bytes in a line.
+    scene.asks(&"\u{1}".repeat(1_500_000), "that is more than codex takes at once").await;
+    // Without a turn there is nothing to wait for.
+    scene.room().says("@ann", "short").await;
+    scene.receives("turn/start", 2).await;
+    assert_eq!(scene.codex.received("turn/interrupt").len(), 0);
+    scene.codex.opens("gate");
+    other.shows("Here I am.").await;
+    assert_eq!(scene.codex.processes().len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn a_full_context_is_summarised_and_the_room_is_told() {
     let full = Act::fails("Codex ran out of room", "contextWindowExceeded");
     let scene = CodexScene::with(Scenario::default().turn("go on", [full])).await;
@@ -287,6 +308,20 @@ async fn no_sandbox_and_no_approvals_serve_nobody_unless_the_operator_means_it()
     assert_eq!(scene.codex.received("turn/start").len(), 0);
     scene.ends().await;
     let scene = CodexScene::as_set(open(), |config| config.unrestricted = true).await;
+    scene.asks("hello", "bot   hello").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_codex_whose_model_would_approve_instead_of_people_serves_nobody() {
+    let scenario = Scenario::default().with_thread("approvalsReviewer", json!("auto_review"));
+    let scene = CodexScene::with(scenario).await;
+    scene.asks("hello", "a model of its own that approves instead of you").await;
+    assert_eq!(scene.codex.received("thread/start")[0]["approvalsReviewer"], "user");
+    assert_eq!(scene.codex.received("turn/start").len(), 0);
+    scene.ends().await;
+    // An old codex does not tell it.
+    let scene = CodexScene::with(Scenario::default().with_thread("approvalsReviewer", Value::Null)).await;
     scene.asks("hello", "bot   hello").await;
     scene.ends().await;
 }

@@ -63,7 +63,6 @@ async fn asks(gateway: &TestGateway, codex: &Scripted, words: &str, commands: us
     }
     // A plan is on record, and no tool.
     records.extend(projector.completed(&json!({ "type": "plan", "id": "plan_1", "text": "1. look" })));
-    assert_eq!(projector.tool_iterations() as usize, commands);
     let answer = words.to_uppercase();
     let last = projector.completed(&json!({ "type": "agentMessage", "id": "msg_1", "text": answer }));
     codex.script().records(records).says([answer.as_str()]).records(last);

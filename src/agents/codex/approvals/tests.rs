@@ -65,6 +65,7 @@ impl Scene {
             method: method.to_owned(),
             params: params.clone(),
             request: Some(RequestId::Number(0)),
+            bytes: 0,
         };
         let Self { items, policy, cwd } = self;
         let answered =

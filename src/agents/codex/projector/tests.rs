@@ -287,7 +287,6 @@ fn a_whole_turn_is_a_legal_transcript_with_the_prompt_once() {
     ] {
         transcript.extend(projector.completed(&item));
     }
-    assert_eq!(projector.tool_iterations(), 4);
     let without_notes: Vec<_> =
         transcript.iter().filter(|message| message.role != MessageRole::Note).cloned().collect();
     assert_eq!(legal_history(transcript), without_notes, "nothing had to be taken out");
@@ -309,7 +308,7 @@ fn calls_that_did_not_end_before_their_turn_are_on_record() {
     let (id, name, arguments, result) = tool_of(&projector.broken_off());
     assert_eq!((id, name.as_str()), (tool_of(&completed(&command())).0, "exec_command"));
     assert!(arguments.contains("echo APPROVED") && result.contains("It may have had its effect"));
-    assert_eq!((projector.broken_off(), projector.tool_iterations()), (vec![], 2));
+    assert_eq!(projector.broken_off(), vec![]);
 
     for number in 0..100 {
         projector.started(&mcp_tool_in(&format!("call_{number}")));

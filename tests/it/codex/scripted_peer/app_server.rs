@@ -179,6 +179,7 @@ impl Peer {
             "thread/unarchive" => self.unarchives(params),
             "thread/inject_items" => Ok(json!({})),
             "thread/backgroundTerminals/list" => Ok(json!({ "data": [] })),
+            "thread/backgroundTerminals/clean" => Ok(json!({})),
             "thread/compact/start" => return self.starts_turn(id, params, Some(vec![Act::Compacts])),
             "account/rateLimits/read" => {
                 Err("codex account authentication required to read rate limits".to_owned())
