@@ -35,8 +35,9 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 
 pub use agents::{
-    AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
-    ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
+    AcpConfig, AcpPermissions, AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions,
+    HomeSetting, ModelConfig, PermissionPolicy, ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig,
+    UpstreamTimeouts,
 };
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;

@@ -134,6 +134,7 @@ impl Turns {
             without_fallback: false,
             // The surface that asked sets it in `source::describe`.
             wants_raw: false,
+            folder: None,
             scratch: AgentScratch::default(),
         };
         source::describe(&row.source, &mut turn);
