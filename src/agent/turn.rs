@@ -1,5 +1,7 @@
 //! One turn as an agent sees it.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +63,8 @@ pub struct AgentTurn {
     /// The surface that asked passes the agent's own lines on, so an agent that has lines emits them; see
     /// [`TurnEvent::Raw`](super::TurnEvent::Raw).
     pub wants_raw: bool,
+    /// The session's own working folder, which is there, if the surface that asked has one for each session.
+    pub folder: Option<PathBuf>,
     /// Values that agents keep between two tries.
     pub scratch: AgentScratch,
 }
@@ -93,6 +97,7 @@ impl AgentTurn {
             hops: 0,
             without_fallback: false,
             wants_raw: false,
+            folder: None,
             scratch: AgentScratch::default(),
         }
     }

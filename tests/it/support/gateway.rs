@@ -427,7 +427,8 @@ impl TestGateway {
     }
 
     /// Also serves HTTP. For scenes on the real clock: sockets do not see the paused one.
-    pub async fn serve(&mut self, settings: talaria::server::ServerSettings) -> std::net::SocketAddr {
+    pub async fn serve(&mut self, mut settings: talaria::server::ServerSettings) -> std::net::SocketAddr {
+        settings.forge.folder = self.folder.path().join("forge");
         let gateway = &mut self.running.as_mut().unwrap().gateway;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         gateway.serve(settings, listener).unwrap().address
