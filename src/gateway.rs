@@ -276,6 +276,7 @@ impl Gateway {
     ) -> io::Result<&ListeningServer> {
         let skills = self.skills.clone();
         let server = Server::new(self.store.clone(), self.turns.clone(), self.live.clone(), skills, settings);
+        server::sweep_regularly(&server);
         let serving = server::listen::serve(server, listener)?;
         Ok(self.serving.insert(serving))
     }

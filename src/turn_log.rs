@@ -426,6 +426,12 @@ impl TurnLog {
         self.lock().size
     }
 
+    /// Whether there are lines of the agent itself.
+    pub fn has_raw(&self) -> bool {
+        let inner = self.lock();
+        inner.raw > 0 || inner.raw_dropped > 0
+    }
+
     /// Number of the agent's own lines that were dropped, because the log had no space for them.
     pub fn raw_dropped(&self) -> usize {
         self.lock().raw_dropped

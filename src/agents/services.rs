@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::acp::pool::{AcpPool, DEFAULT_LIMIT};
+use super::acp::pool::AcpPool;
 use super::codex::CodexServers;
 use super::mcp::McpServers;
 use super::process::{HiddenFiles, ProcessHost};
@@ -41,7 +41,7 @@ impl AgentServices {
         let services = Self {
             store,
             codex: CodexServers::new(host.clone(), &config.home, config.file.as_deref()),
-            acp: AcpPool::new(host.clone(), DEFAULT_LIMIT),
+            acp: AcpPool::new(host.clone(), config.forge.max_processes),
             host,
             mcp,
             skills: SkillLibrary::new(config.skills_dir.clone()),

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-pub use acp::{AcpConfig, AcpPermissions, HomeSetting};
+pub use acp::{AcpConfig, HomeSetting};
 pub use codex::{ApprovalMode, CodexConfig, CodexPermissions, PermissionPolicy, ProfileSetting, SandboxMode};
 pub use model::ModelConfig;
 pub use proxy::ProxyConfig;

@@ -12,20 +12,14 @@ use serde_json::{Value, json};
 
 use self::options::PermissionOptions;
 use super::tool_calls::ToolCall;
+use crate::access::{AppPermissions, PermissionDecision};
 use crate::agent::{AgentOutput, Ask, AskChoice, DenyReason};
 use crate::agents::sorted_json::text_field;
-use crate::config::AcpPermissions;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::util::code_span;
 
 /// Characters of the agent's words in a remark.
 const SHOWN_CHARS: usize = 60;
-
-/// Characters with which a shell begins another command, or a path leads elsewhere: behind them an action is not the one
-/// that an entry of the configuration names.
-const BREAKS: &[char] = &[
-    ';', '&', '|', '`', '$', '(', ')', '<', '>', '{', '}', '\\', '\'', '"', '~', '*', '?', '[', ']', '#', '!',
-];
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +45,7 @@ pub async fn answer(
     call: ToolCall,
     options: &Value,
     cwd: &str,
-    policy: &AcpPermissions,
+    policy: &AppPermissions,
     out: &dyn AgentOutput,
 ) -> PermissionAnswer {
     let options = PermissionOptions::read(options);
@@ -73,17 +67,15 @@ pub async fn answer(
     };
     let title = title_of(&call.kind);
     let shown = || code_span(if call.title.trim().is_empty() { &detail } else { &call.title }, SHOWN_CHARS);
-    match policy {
-        AcpPermissions::Ask => {}
-        AcpPermissions::Allow(entries) if entries.iter().any(|entry| names(entry, &detail)) => {
+    match policy.decide(&detail) {
+        PermissionDecision::Ask => {}
+        PermissionDecision::AllowOnce => {
             return match options.allow_once() {
                 Some(option) => allowed(option),
                 None => declined(Some(TextKey::AcpDeclinedUnclear.into())),
             };
         }
-        AcpPermissions::Allow(_) | AcpPermissions::Deny => {
-            return declined(Some(TextKey::AcpDeclined.with("action", shown())));
-        }
+        PermissionDecision::Deny => return declined(Some(TextKey::AcpDeclined.with("action", shown()))),
     }
     let reason = [text_field(&call.raw_input, "description"), text_field(&call.raw_input, "reason")];
     let reason = reason.into_iter().find(|reason| !reason.trim().is_empty()).map(str::to_owned);
@@ -112,9 +104,11 @@ pub async fn answer(
                 PermissionAnswer { reply: cancelled(), ..declined(None) }
             }
             // The engine has told the room why.
-            DenyReason::Person | DenyReason::TooLong | DenyReason::NothingToJudge | DenyReason::TooMany => {
-                declined(None)
-            }
+            DenyReason::Person
+            | DenyReason::Policy
+            | DenyReason::TooLong
+            | DenyReason::NothingToJudge
+            | DenyReason::TooMany => declined(None),
             DenyReason::Gone | DenyReason::Failed => {
                 declined(Some(TextKey::CodexDeclinedUnasked.with("title", shown())))
             }
@@ -136,17 +130,5 @@ fn title_of(kind: &str) -> TextKey {
         "read" | "search" => TextKey::AcpAskRead,
         "fetch" => TextKey::AcpAskFetch,
         _ => TextKey::AcpAskOther,
-    }
-}
-
-/// Whether an entry of the configuration names this action: exactly, or its beginning with a `*` at the end. Behind the
-/// beginning there may be plain words only.
-fn names(entry: &str, action: &str) -> bool {
-    let (entry, action) = (entry.trim(), action.trim());
-    match entry.strip_suffix('*') {
-        None => entry == action,
-        Some(beginning) => action.strip_prefix(beginning).is_some_and(|rest| {
-            !rest.contains("..") && !rest.contains(|c: char| c.is_control() || BREAKS.contains(&c))
-        }),
     }
 }

@@ -11,7 +11,7 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,9 +26,6 @@ use super::process::AcpProcess;
 use crate::agents::process::{ProcessHost, memory_of};
 use crate::ids::SessionId;
 
-/// Processes of all agents together, unless the configuration says otherwise. One takes up to 600 MB.
-pub const DEFAULT_LIMIT: usize = 8;
-
 /// Longest wait for the end of an earlier process of the same session.
 const EARLIER: Duration = Duration::from_secs(10);
 
@@ -39,7 +36,8 @@ const END: Duration = Duration::from_secs(6);
 pub struct AcpPool {
     /// Starts the processes.
     pub host: Arc<ProcessHost>,
-    limit: AtomicUsize,
+    /// Most processes at once.
+    limit: usize,
     places: Mutex<HashMap<PlaceKey, Place>>,
     /// Told when a place is free again.
     freed: Notify,
@@ -95,7 +93,7 @@ impl AcpPool {
     pub fn new(host: Arc<ProcessHost>, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             host,
-            limit: AtomicUsize::new(limit),
+            limit,
             places: Mutex::default(),
             freed: Notify::new(),
             agents: AtomicU64::new(0),
@@ -165,7 +163,7 @@ impl AcpPool {
             });
         }
         let mut room = None;
-        if places.len() >= self.limit.load(Ordering::Relaxed) {
+        if places.len() >= self.limit {
             let can_go = places.iter_mut().filter_map(|(key, place)| {
                 let idle = place.idle.as_ref().filter(|idle| idle.can_load)?;
                 Some((idle.since, key.clone(), place))
@@ -204,12 +202,7 @@ impl AcpPool {
 
     /// Most processes at once.
     pub fn limit(&self) -> usize {
-        self.limit.load(Ordering::Relaxed)
-    }
-
-    /// Sets the most processes at once. If there are more, they end as they become idle.
-    pub fn set_limit(&self, limit: usize) {
-        self.limit.store(limit, Ordering::Relaxed);
+        self.limit
     }
 
     /// Number of processes that run.

@@ -186,7 +186,8 @@ impl ApprovalContext<'_> {
                 DenyReason::Person
                 | DenyReason::TooLong
                 | DenyReason::NothingToJudge
-                | DenyReason::TooMany => Verdict::Declined,
+                | DenyReason::TooMany
+                | DenyReason::Policy => Verdict::Declined,
                 DenyReason::Gone | DenyReason::Failed => {
                     remark = Some(TextKey::CodexDeclinedUnasked.with("title", title));
                     Verdict::Declined

@@ -9,6 +9,7 @@ use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{AgentSettings, EntryKind};
+use crate::access::AppPermissions;
 use crate::config::document::ConfigDocument;
 use crate::config::mcp_servers::{EntrySwitch, ValueSection, WrittenValue};
 use crate::config::resolve::{ConfigResolver, filled};
@@ -44,26 +45,14 @@ pub struct AcpConfig {
     pub env: BTreeMap<String, Secret>,
     /// Variables of our environment that it gets beside the short list. Never a secret of ours.
     pub env_passthrough: Vec<String>,
-    /// Answer to its requests for permission.
-    pub permissions: AcpPermissions,
+    /// Answer to its requests for permission. An app's own policy holds in addition.
+    pub permissions: AppPermissions,
     /// Time limit of one turn, without the time that people take to answer.
     pub turn_timeout: Duration,
     /// Time that the process of a session is kept without a turn.
     pub idle: Duration,
     /// The folder that it takes for the user's.
     pub home: HomeSetting,
-}
-
-/// The answer to an agent's requests for permission.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AcpPermissions {
-    /// All are refused.
-    Deny,
-    /// People are asked.
-    #[default]
-    Ask,
-    /// An action that an entry names is allowed each time it is asked for, every other is refused.
-    Allow(Vec<String>),
 }
 
 /// The folder that an agent takes for the user's.
@@ -111,7 +100,7 @@ pub(in crate::config) struct AcpSection {
 }
 
 /// `permissions: deny`, `permissions: ask`, or `permissions: {allow: [..]}`.
-struct WrittenPermissions(AcpPermissions);
+struct WrittenPermissions(AppPermissions);
 
 impl AcpConfig {
     /// A program with all defaults, whose sessions have their folders in `workspace`.
@@ -123,7 +112,7 @@ impl AcpConfig {
             cwd: None,
             env: BTreeMap::new(),
             env_passthrough: Vec::new(),
-            permissions: AcpPermissions::default(),
+            permissions: AppPermissions::Ask,
             turn_timeout: DEFAULT_TURN_TIMEOUT,
             idle: DEFAULT_IDLE,
             home: HomeSetting::default(),
@@ -140,21 +129,21 @@ impl<'de> Deserialize<'de> for WrittenPermissions {
 struct PermissionsVisitor;
 
 impl<'de> Visitor<'de> for PermissionsVisitor {
-    type Value = AcpPermissions;
+    type Value = AppPermissions;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("`deny`, `ask` or `allow: [..]`")
     }
 
-    fn visit_str<E: Error>(self, word: &str) -> Result<AcpPermissions, E> {
+    fn visit_str<E: Error>(self, word: &str) -> Result<AppPermissions, E> {
         match word {
-            "deny" => Ok(AcpPermissions::Deny),
-            "ask" => Ok(AcpPermissions::Ask),
+            "deny" => Ok(AppPermissions::Deny),
+            "ask" => Ok(AppPermissions::Ask),
             _ => Err(E::custom("`permissions` must be `deny`, `ask` or `allow: [..]`")),
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AcpPermissions, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AppPermissions, A::Error> {
         let mut allowed: Option<Vec<String>> = None;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
@@ -162,7 +151,7 @@ impl<'de> Visitor<'de> for PermissionsVisitor {
                 _ => return Err(A::Error::unknown_field(&key, &["allow"])),
             }
         }
-        allowed.map(AcpPermissions::Allow).ok_or_else(|| A::Error::missing_field("allow"))
+        allowed.map(AppPermissions::Allow).ok_or_else(|| A::Error::missing_field("allow"))
     }
 }
 
@@ -203,8 +192,8 @@ fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str
 
 impl ConfigResolver<'_> {
     /// Refuses entries that would allow everything, or nothing.
-    fn allowed_actions(&mut self, name: &str, permissions: AcpPermissions) -> AcpPermissions {
-        let AcpPermissions::Allow(entries) = &permissions else { return permissions };
+    fn allowed_actions(&mut self, name: &str, permissions: AppPermissions) -> AppPermissions {
+        let AppPermissions::Allow(entries) = &permissions else { return permissions };
         let fault = if entries.len() > ALLOWED {
             Some(format!("has more than {ALLOWED} entries"))
         } else if entries.iter().any(|entry| entry.trim_end_matches('*').trim().is_empty()) {

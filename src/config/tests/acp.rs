@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::access::AgentAccess;
-use crate::config::{AcpConfig, AcpPermissions, HomeSetting};
+use crate::access::{AgentAccess, AppPermissions};
+use crate::config::{AcpConfig, HomeSetting};
 use crate::ids::AgentName;
 
 fn acp(scene: &Scene, name: &str) -> AcpConfig {
@@ -24,7 +24,7 @@ fn a_command_alone_is_an_acp_agent_for_admins_that_asks() {
     let scene = Scene::new().file("agents:\n  claude: {command: claude-agent-acp}\n");
     let config = acp(&scene, "claude");
     assert_eq!(config, AcpConfig::new("claude-agent-acp", scene.path("home/acp/claude")));
-    assert_eq!(config.permissions, AcpPermissions::Ask);
+    assert_eq!(config.permissions, AppPermissions::Ask);
     assert_eq!((config.turn_timeout, config.idle), (Duration::from_secs(3600), Duration::from_secs(900)));
     let loaded = scene.load().unwrap();
     let policy = &loaded.rules.agents.by_name[&AgentName::new("claude").unwrap()];
@@ -51,12 +51,12 @@ fn every_key_arrives() {
     assert_eq!(config.env_passthrough, ["EDITOR"]);
     assert_eq!((config.turn_timeout, config.idle), (Duration::from_secs(300), Duration::from_secs(10)));
     let allowed = vec!["git status".to_owned(), "cargo test*".to_owned()];
-    assert_eq!(config.permissions, AcpPermissions::Allow(allowed));
+    assert_eq!(config.permissions, AppPermissions::Allow(allowed));
     assert_eq!(config.home, HomeSetting::Session);
     // The log masks the values of variables.
     let masked: Vec<_> = scene.load().unwrap().secrets().iter().map(|key| key.expose().to_owned()).collect();
     assert_eq!(masked, ["a long token", "long token"]);
-    for (written, meant) in [("deny", AcpPermissions::Deny), ("ask", AcpPermissions::Ask)] {
+    for (written, meant) in [("deny", AppPermissions::Deny), ("ask", AppPermissions::Ask)] {
         let text = format!("agents:\n  coder: {{command: x, permissions: {written}}}\n");
         assert_eq!(acp(&Scene::new().file(text), "coder").permissions, meant);
     }

@@ -5,7 +5,7 @@ use talaria_platform::config::NETWORK_KEYS;
 use talaria_platform::config::yaml_error::quoted;
 
 use super::*;
-use crate::config::{agents, file, mcp_servers, tool_sections};
+use crate::config::{agents, file, forge, mcp_servers, tool_sections};
 use crate::platforms::KINDS;
 
 const EXAMPLE: &str = include_str!("../../../docker/config.example.yaml");
@@ -62,6 +62,7 @@ fn the_example_has_every_key() {
         (&["agent"], keys_of::<file::AgentSection>()),
         (&["platforms", "console"], keys_of_kind("console")),
         (&["server"], keys_of::<file::ServerSection>()),
+        (&["forge"], keys_of::<forge::ForgeSection>()),
         (&["display"], keys_of::<file::DisplaySection>()),
         (&["store"], keys_of::<file::StoreSection>()),
         (&["log"], keys_of::<file::LogSection>()),

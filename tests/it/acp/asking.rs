@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use talaria::config::AcpPermissions;
+use talaria::access::AppPermissions;
 
 use super::scene::AcpScene;
 use super::scripted_agent::{Act, Script};
@@ -51,9 +51,9 @@ async fn a_command_runs_only_after_a_person_has_seen_and_allowed_it() {
 #[tokio::test]
 async fn a_policy_decides_without_asking_and_a_refusal_is_a_line() {
     for (permissions, option) in [
-        (AcpPermissions::Deny, "no"),
-        (AcpPermissions::Allow(vec!["rm notes.txt".into()]), "yes"),
-        (AcpPermissions::Allow(vec!["ls*".into()]), "no"),
+        (AppPermissions::Deny, "no"),
+        (AppPermissions::Allow(vec!["rm notes.txt".into()]), "yes"),
+        (AppPermissions::Allow(vec!["ls*".into()]), "no"),
     ] {
         let scene = AcpScene::as_set(removing(), |config, _| config.permissions = permissions).await;
         scene.asks("remove my notes", "I went on.").await;

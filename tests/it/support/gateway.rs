@@ -9,7 +9,7 @@ use std::time::Duration;
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
-use talaria::agents::acp::pool::{AcpPool, DEFAULT_LIMIT};
+use talaria::agents::acp::pool::AcpPool;
 use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::process::ProcessHost;
@@ -119,7 +119,7 @@ impl Default for Setup {
             stand_in_resumable: false,
             agent: None,
             build: None,
-            processes: DEFAULT_LIMIT,
+            processes: 8,
             rules: AccountRules {
                 limits: None,
                 ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
@@ -436,7 +436,8 @@ impl TestGateway {
     }
 
     /// Also serves HTTP. For scenes on the real clock: sockets do not see the paused one.
-    pub async fn serve(&mut self, settings: talaria::server::ServerSettings) -> std::net::SocketAddr {
+    pub async fn serve(&mut self, mut settings: talaria::server::ServerSettings) -> std::net::SocketAddr {
+        settings.forge.folder = self.folder.path().join("forge");
         let gateway = &mut self.running.as_mut().unwrap().gateway;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         gateway.serve(settings, listener).unwrap().address

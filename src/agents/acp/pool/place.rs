@@ -68,8 +68,7 @@ impl PooledProcess {
     /// Keeps the process for the next turn of its session, for this long, or until `stop` fires.
     pub fn rest(mut self, patience: Duration, stop: CancellationToken) {
         let Some((place, process)) = self.inner.take() else { return };
-        let is_one_too_many = place.pool.places.lock().len() > place.pool.limit();
-        if process.rpc.is_gone() || stop.is_cancelled() || is_one_too_many {
+        if process.rpc.is_gone() || stop.is_cancelled() {
             drop(Self { inner: Some((place, process)) });
             return;
         }
