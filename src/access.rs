@@ -5,6 +5,8 @@
 //! decision names the rule behind it, and the audit keeps that rule.
 
 mod agent_access;
+mod app_permissions;
+mod ip_range;
 
 use std::collections::BTreeSet;
 
@@ -12,6 +14,8 @@ use talaria_platform::{AuthorTrust, RoomEvent, RoomEventKind, UserId};
 
 use crate::chat_command::ChatCommand;
 pub use agent_access::{AGENT_RULE, AgentAccess, AgentAsker};
+pub use app_permissions::{AppPermissions, PermissionDecision};
+pub use ip_range::{IpRange, NotARange};
 
 /// Access rules of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -116,6 +116,11 @@ pub trait Agent: Send + Sync {
         Vec::new()
     }
 
+    /// Whether a process of this session is up, by [`AgentTurn::conversation`]. Must not wait.
+    fn has_process(&self, _conversation: &SessionId) -> bool {
+        false
+    }
+
     /// Reviews a conversation in the background: keeps notes and skills from it, with the tools that
     /// [`AgentInfo::reviews`] names. Called only for an agent that has some; dropped at a deadline.
     fn review(&self, _request: ReviewRequest) -> BoxFuture<'_, Result<ReviewResult, AgentError>> {

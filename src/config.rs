@@ -14,6 +14,7 @@ pub mod api_key;
 mod describe;
 pub mod env;
 mod file;
+mod forge;
 mod language;
 mod mcp_servers;
 mod paths;
@@ -35,10 +36,11 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 
 pub use agents::{
-    AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
-    ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
+    AcpConfig, AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, HomeSetting,
+    ModelConfig, PermissionPolicy, ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
 };
 pub use file::{StepsSetting, UpstreamSetting};
+pub use forge::ForgeConfig;
 pub use platform::PlatformConfig;
 pub use retention::Retention;
 pub use server::{NetworkReach, ServerConfig, WebOrigin};
@@ -95,6 +97,8 @@ pub struct Config {
     pub platforms: BTreeMap<AccountId, PlatformConfig>,
     /// The agent server, if there is to be one.
     pub server: Option<ServerConfig>,
+    /// Sessions with agents that other programs run over HTTP.
+    pub forge: ForgeConfig,
     /// Look of answers in rooms.
     pub display: DisplayConfig,
     /// Retention of stored conversations.
@@ -184,6 +188,7 @@ impl Config {
                 turns: resolved.turns,
                 platforms: resolved.platforms,
                 server: resolved.server,
+                forge: resolved.forge,
                 display: resolved.display,
                 store: resolved.store,
                 rules: resolved.rules,
@@ -198,7 +203,7 @@ impl Config {
     /// Secrets that the log masks, except those of platforms.
     pub fn secrets(&self) -> Vec<Secret> {
         let server = self.server.as_ref().and_then(|server| server.key.clone());
-        let keys = self.agents.secrets().chain(server);
+        let keys = self.agents.secrets().chain(server).chain(self.forge.admin_token.clone());
         keys.chain(self.mcp_servers.values().flat_map(McpServerConfig::secrets)).collect()
     }
 }

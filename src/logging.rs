@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, Secret};
 use crate::platforms::KINDS;
+use crate::token::{FILE_PREFIX, FORGE_PREFIX, PREFIX};
 
 /// Secrets to redact, longest first. Global because there is one log; a reload may add the new key of a running
 /// agent server.
@@ -17,8 +18,9 @@ static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// Replaces a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Prefixes of keys: of a request, of a model server, of the key that we generate, of an app's token.
-const ANNOUNCED: [&str; 4] = ["Bearer ", "sk-", crate::config::api_key::PREFIX, crate::token::PREFIX];
+/// Prefixes of keys: of a request, of a model server, of the key that we generate, of tokens of apps and files.
+const ANNOUNCED: [&str; 6] =
+    ["Bearer ", "sk-", crate::config::api_key::PREFIX, PREFIX, FORGE_PREFIX, FILE_PREFIX];
 
 /// Starts logging. In a chat on a terminal only errors are shown by default, because the log shares the screen
 /// with the conversation, which itself shows what a person should know.
@@ -140,6 +142,7 @@ mod tests {
         assert_eq!(redacted("with sk-proj_4Xyz, then"), "with sk-[redacted], then");
         assert_eq!(redacted("token=\"tlr_12ab_34cd\" made"), "token=\"tlr_[redacted]\" made");
         assert_eq!(redacted("tlk_0123456789"), "tlk_[redacted]");
+        assert_eq!(redacted("cf_12ab_34cd and ff_56"), "cf_[redacted] and ff_[redacted]");
     }
 
     #[test]
@@ -154,7 +157,9 @@ mod tests {
 
     #[test]
     fn everything_else_is_as_it_was() {
-        for line in ["turn ended outcome=Done bytes=12\n", "disk-full, a task-list", "", "Grüße\n"] {
+        for line in
+            ["turn ended outcome=Done bytes=12\n", "disk-full, a task-list, back_off_after", "", "Grüße\n"]
+        {
             assert_eq!(redacted(line), line);
         }
     }

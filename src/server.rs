@@ -9,6 +9,7 @@
 
 mod agent_choice;
 mod api_error;
+pub mod app_admin;
 mod app_tokens;
 mod approvals;
 mod auth_throttle;
@@ -20,6 +21,7 @@ mod connection_limit;
 mod content;
 mod cors;
 mod discovery;
+mod forge;
 mod headers;
 mod health;
 mod host;
@@ -56,6 +58,7 @@ use tokio_util::sync::CancellationToken;
 pub use api_error::ApiError;
 pub use app_tokens::AppTokens;
 pub use caller::Caller;
+pub use forge::{ForgeSettings, sweep_regularly};
 pub use limits::TurnLimits;
 pub use owner_key::OwnerKey;
 pub use route::Route;
@@ -82,6 +85,8 @@ pub struct ServerSettings {
     pub model: String,
     /// Turns of HTTP callers, running or waiting, at once: in total, and of one app.
     pub runs: (usize, usize),
+    /// Settings of sessions with agents that other programs run.
+    pub forge: ForgeSettings,
 }
 
 /// State shared by all handlers.
@@ -108,6 +113,8 @@ pub struct Server {
     pub limits: TurnLimits,
     /// Memory budget for long texts, held until they are sent.
     texts: TextBudget,
+    /// The folders of forge sessions, and uploaded files.
+    forge: forge::ForgeFolders,
     /// Cancelled when the process is about to end: from then on new requests are refused.
     pub draining: CancellationToken,
     /// Start time of the server.
@@ -130,6 +137,7 @@ impl Server {
             wrong_keys: auth_throttle::AuthThrottle::default(),
             limits: TurnLimits::new(settings.runs),
             texts: TextBudget::default(),
+            forge: forge::ForgeFolders::new(&settings.forge.folder),
             draining: CancellationToken::new(),
             since: SystemTime::now(),
             store,

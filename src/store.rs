@@ -11,6 +11,8 @@ mod asks;
 mod audit;
 mod commands;
 mod ephemeral;
+mod forge_files;
+mod forge_sessions;
 mod grants;
 mod http_sessions;
 mod idempotency;
@@ -59,6 +61,11 @@ pub use audit::{
 };
 pub use commands::CommandRow;
 pub use ephemeral::ephemeral_expiry;
+pub use forge_files::{FileUse, ForgeFile};
+pub use forge_sessions::{
+    CloseResult, ForgeEvent, ForgeEventKind, ForgeSession, NewForgeSession, SweepCounts, SweepLimits,
+    TurnAdmission,
+};
 pub use grants::{GRANT_DAYS, GrantRow};
 pub use http_sessions::{SeenSession, SessionChange, SessionOwner, SessionPage, TranscriptPage};
 pub use idempotency::{KeyLookup, NewSession, TranscriptRow};
@@ -74,10 +81,10 @@ pub use responses::{ContinuationPoint, StoredResponse};
 pub use review::ReviewThresholds;
 pub use runs::{AskRecord, RunRecord};
 pub use session_agents::{AgentSession, DueEnd};
-pub use sessions::{ListedSession, SessionRow};
+pub use sessions::{ListedSession, SessionRow, folder_name};
 pub(crate) use token_use::counted_tokens;
 pub use token_use::{TokenBudget, TokenPayer};
-pub use tokens::{AppInfo, TokenRecord};
+pub use tokens::{AppInfo, AppRights, TokenRecord};
 pub(in crate::store) use turns::stored_question;
 pub use turns::{FinishedTurn, LastTurn, OpenTurn, RoomTurn, TurnRow, TurnState, actor};
 pub use usage::UsageTotals;

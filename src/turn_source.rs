@@ -3,12 +3,14 @@
 //! A later source (a schedule, an event of the agent server) is another variant of [`TurnSource`]; the compiler then
 //! names every place that has to decide about it. Knows neither the store nor the engine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, EventId, MediaInfo, Place, QuotedMessage, RoomId};
 
+use crate::access::AppPermissions;
 use crate::agent::{ModelParams, PromptPart, TurnOrigin};
 
 /// Time that a turn goes on without readers if a reader can come back.
@@ -131,12 +133,33 @@ pub struct AppRequest {
     pub patience: WhenUnread,
     /// The reaction to an agent that is away or busy.
     pub when_away: WhenAway,
+    /// What only a turn of a forge session has.
+    pub forge: Option<Box<ForgeTurn>>,
+}
+
+/// What only a turn of a forge session has: a session whose agent works in a folder of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ForgeTurn {
+    /// Number of the turn in its session, from 1. Set by the transaction that accepts the turn.
+    pub index: u64,
+    /// The session's own working folder.
+    pub folder: PathBuf,
+    /// The policy for permissions that the agent asks for.
+    pub permissions: AppPermissions,
+    /// The app's system text replaces the operator's, instead of following it.
+    pub replaces_system: bool,
+    /// The model that the app asks for.
+    pub model: Option<String>,
+    /// The effort that the app asks for: `low`, `medium`, `high` or `max`.
+    pub effort: Option<String>,
 }
 
 impl AppRequest {
     /// The part that is kept when the turn is over.
     pub fn remains(&self) -> Self {
-        Self { app: self.app.clone(), patience: self.patience, ..Self::default() }
+        let (app, forge) = (self.app.clone(), self.forge.clone());
+        Self { app, patience: self.patience, forge, ..Self::default() }
     }
 
     /// Drops everything that an app can make long.

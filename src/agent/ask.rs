@@ -115,6 +115,8 @@ pub enum DenyReason {
     TooMany,
     /// The answer could not be stored.
     Failed,
+    /// The policy of the app does not permit it.
+    Policy,
 }
 
 /// The reason why an answer does not fit its ask. Nothing is decided by such an answer.
@@ -180,6 +182,15 @@ impl AnswerForm {
             (Some(only), None, GrantScope::Once) if only.kind == OptionKind::AllowOnce => Ok(only.chosen()),
             _ => Err(AnswerError::NeedsAnswer),
         }
+    }
+
+    /// The answer that allows the action this once and nothing more; `None` if the options do not have exactly one such.
+    pub fn allow_once(&self) -> Option<AskChoice> {
+        if self.is_approval() {
+            return Some(AskChoice::Allow(GrantScope::Once));
+        }
+        let mut once = self.options.iter().filter(|option| option.kind == OptionKind::AllowOnce);
+        once.next().filter(|_| once.next().is_none()).map(AskOption::chosen)
     }
 
     /// The answer of an app that names an option by its id.
@@ -297,7 +308,7 @@ impl AskChoice {
 }
 
 impl DenyReason {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Person,
         Self::Timeout,
         Self::Stopped,
@@ -307,6 +318,7 @@ impl DenyReason {
         Self::NothingToJudge,
         Self::TooMany,
         Self::Failed,
+        Self::Policy,
     ];
 
     /// Name in the store, in the audit and over HTTP.
@@ -321,6 +333,7 @@ impl DenyReason {
             Self::NothingToJudge => "nothing to judge",
             Self::TooMany => "too many",
             Self::Failed => "failed",
+            Self::Policy => "policy",
         }
     }
 

@@ -1,5 +1,7 @@
 //! One turn as an agent sees it.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +60,11 @@ pub struct AgentTurn {
     pub hops: u32,
     /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.
     pub without_fallback: bool,
+    /// The surface that asked passes the agent's own lines on, so an agent that has lines emits them; see
+    /// [`TurnEvent::Raw`](super::TurnEvent::Raw).
+    pub wants_raw: bool,
+    /// The session's own working folder, which is there, if the surface that asked has one for each session.
+    pub folder: Option<PathBuf>,
     /// Values that agents keep between two tries.
     pub scratch: AgentScratch,
 }
@@ -89,6 +96,8 @@ impl AgentTurn {
             tokens_left: None,
             hops: 0,
             without_fallback: false,
+            wants_raw: false,
+            folder: None,
             scratch: AgentScratch::default(),
         }
     }

@@ -28,6 +28,15 @@ pub enum TokenCommand {
         /// Allow system messages and instructions again
         #[arg(long, conflicts_with = "no_instructions")]
         instructions: bool,
+        /// Allow the token only from these addresses, such as 192.168.1.0/24; `any` allows all again
+        #[arg(long = "from", value_name = "RANGE", value_delimiter = ',')]
+        from: Vec<String>,
+        /// What agents may do in its /sessions without a person: `deny`, `ask`, or an action that is allowed; repeatable
+        #[arg(long = "permit", value_name = "POLICY")]
+        permit: Vec<String>,
+        /// Allow it to replace the system text in /run
+        #[arg(long)]
+        system_replace: bool,
         /// Output format
         #[command(flatten)]
         output: OutputFormat,
@@ -58,9 +67,16 @@ impl TokenCommand {
 
     pub(super) async fn carry_out(&self, client: &ControlClient) -> Result<String, CommandError> {
         match self {
-            Self::Add { app, again, no_instructions, instructions, output } => {
+            Self::Add { app, again, no_instructions, instructions, from, permit, system_replace, output } => {
                 let instructions = (*instructions || *no_instructions).then_some(*instructions);
-                let asked = AddTokenRequest { app: app.clone(), again: *again, instructions };
+                let asked = AddTokenRequest {
+                    app: app.clone(),
+                    again: *again,
+                    instructions,
+                    networks: networks(from),
+                    permissions: permissions(permit),
+                    may_replace: system_replace.then_some(true),
+                };
                 let added: AddedToken = client.post("/tokens/add", &asked).await?;
                 Ok(output.show(&added, show_added)?)
             }
@@ -74,6 +90,24 @@ impl TokenCommand {
                 Ok(output.show(&revoked, show_revoked)?)
             }
         }
+    }
+}
+
+/// The ranges that were named; an empty list for `any`.
+fn networks(from: &[String]) -> Option<Vec<String>> {
+    match from {
+        [] => None,
+        [any] if any == "any" => Some(Vec::new()),
+        ranges => Some(ranges.to_vec()),
+    }
+}
+
+/// The policy that was named.
+fn permissions(permit: &[String]) -> Option<serde_json::Value> {
+    match permit {
+        [] => None,
+        [word] if word == "deny" || word == "ask" => Some(word.clone().into()),
+        actions => Some(actions.to_vec().into()),
     }
 }
 

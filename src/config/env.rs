@@ -12,7 +12,7 @@ use crate::platforms::{KINDS, LEFT_OUT};
 pub fn table() -> impl Iterator<Item = &'static EnvVar> {
     let of_platforms = KINDS.iter().flat_map(|kind| kind.variables());
     let of_platforms = of_platforms.chain(LEFT_OUT.iter().map(|kind| &kind.variable));
-    AGENT.iter().chain(API_SERVER).chain(of_platforms).chain(AROUND)
+    AGENT.iter().chain(API_SERVER).chain(FORGE).chain(of_platforms).chain(AROUND)
 }
 
 /// Names of all variables that hold a secret of ours, also of kinds that this build lacks.
@@ -177,6 +177,25 @@ pub(super) const API_SERVER_MODEL_NAME: EnvVar = EnvVar {
     category: VarCategory::Server,
     meaning: "what it calls its model",
     default: "server.model_name, else talaria",
+    secret: false,
+};
+
+/// Variables of the sessions that other programs run.
+const FORGE: &[EnvVar] = &[TALARIA_ADMIN_TOKEN, TALARIA_ADMIN_TOKEN_FILE];
+
+pub(super) const TALARIA_ADMIN_TOKEN: EnvVar = EnvVar {
+    name: "TALARIA_ADMIN_TOKEN",
+    category: VarCategory::Server,
+    meaning: "the token for /admin/tokens, which makes and revokes the tokens of programs",
+    default: "none, and then that address does not exist",
+    secret: true,
+};
+
+pub(super) const TALARIA_ADMIN_TOKEN_FILE: EnvVar = EnvVar {
+    name: "TALARIA_ADMIN_TOKEN_FILE",
+    category: VarCategory::Server,
+    meaning: "a file that holds TALARIA_ADMIN_TOKEN, such as a Docker secret",
+    default: "",
     secret: false,
 };
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 use super::agents::{AgentAccessSection, RuntimeSetting};
+use super::forge::ForgeSection;
 use super::mcp_servers::McpServerSection;
 use super::secret::{self, Secret};
 use super::tool_sections::{BudgetSection, ReviewSection, TerminalSection};
@@ -49,6 +50,9 @@ pub struct ConfigFile {
     /// The agent server, which programs talk to over HTTP.
     #[serde(deserialize_with = "section")]
     pub server: ServerSection,
+    /// Sessions with agents that other programs run over HTTP.
+    #[serde(deserialize_with = "section")]
+    pub forge: ForgeSection,
     /// Look of answers in rooms.
     #[serde(deserialize_with = "section")]
     pub display: DisplaySection,

@@ -21,8 +21,8 @@ use super::setting::SettingReader;
 pub(super) use super::setting::{GivenValue, SettingSource, filled};
 use super::suggest::closest;
 use super::{
-    AgentsConfig, BaseUrl, ConfigError, DisplayConfig, McpServerConfig, PlatformConfig, ReviewConfig, Secret,
-    ServerConfig, TerminalConfig, TurnConfig,
+    AgentsConfig, BaseUrl, ConfigError, DisplayConfig, ForgeConfig, McpServerConfig, PlatformConfig,
+    ReviewConfig, Secret, ServerConfig, TerminalConfig, TurnConfig,
 };
 use crate::rules::Rules;
 
@@ -38,6 +38,7 @@ pub(super) struct ResolvedConfig {
     pub(super) turns: TurnConfig,
     pub(super) platforms: BTreeMap<AccountId, PlatformConfig>,
     pub(super) server: Option<ServerConfig>,
+    pub(super) forge: ForgeConfig,
     pub(super) display: DisplayConfig,
     pub(super) store: Retention,
     pub(super) rules: Rules,
@@ -101,6 +102,7 @@ pub(super) fn resolve(
         resolver.server(file.server, server::ServerWish { alone: platforms.is_empty(), commanded: serve });
     resolver.check_places(&agents, &rules);
     let server = resolver.beside(server, &agents);
+    let forge = resolver.forge(file.forge, has_all_agents.then_some(&agents));
     if has_all_agents {
         resolver.check_servers(&agents, &mcp_servers);
     }
@@ -117,6 +119,7 @@ pub(super) fn resolve(
             turns,
             platforms,
             server,
+            forge,
             display,
             store,
             rules,

@@ -19,6 +19,7 @@ use super::secret_sources::KeySetting;
 use super::url::is_near_name;
 use super::{AgentsConfig, BaseUrl, ConfigError, Secret, UrlHost, is_private};
 
+pub(super) use key::fault as key_fault;
 pub use origin::WebOrigin;
 
 /// The port at which every client of this protocol expects the server.

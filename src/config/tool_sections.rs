@@ -144,7 +144,7 @@ impl ConfigResolver<'_> {
                 }
                 name
             }
-            Some(AgentSettings::Proxy(_) | AgentSettings::Codex(_)) => {
+            Some(AgentSettings::Proxy(_) | AgentSettings::Codex(_) | AgentSettings::Acp(_)) => {
                 let place = self.place(&path);
                 let models: Vec<_> = models(agents).map(|(name, _)| format!("`{name}`")).collect();
                 let hint = match models.is_empty() {
@@ -273,7 +273,7 @@ fn has_server(agent: &AgentSettings, server: &str) -> bool {
         }
         // `talaria codex on` gives it all of them.
         AgentSettings::Codex(_) => true,
-        AgentSettings::Proxy(_) => false,
+        AgentSettings::Proxy(_) | AgentSettings::Acp(_) => false,
     }
 }
 
@@ -281,6 +281,6 @@ fn has_server(agent: &AgentSettings, server: &str) -> bool {
 fn models(agents: &AgentsConfig) -> impl Iterator<Item = (&AgentName, &ModelConfig)> {
     agents.entries.iter().filter_map(|(name, settings)| match settings {
         AgentSettings::Model(model) => Some((name, model)),
-        AgentSettings::Proxy(_) | AgentSettings::Codex(_) => None,
+        AgentSettings::Proxy(_) | AgentSettings::Codex(_) | AgentSettings::Acp(_) => None,
     })
 }

@@ -80,6 +80,7 @@ pub(super) fn compare(
         (old, new) => old != new,
     };
     keys.restart("server", server);
+    keys.restart("forge", started.forge != new.forge);
     let TurnConfig {
         context_prompt,
         names,

@@ -7,17 +7,15 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use talaria_platform::{RoomId, spawn_task};
+use talaria_platform::spawn_task;
 
 use super::ControlState;
 use super::command_error::CommandError;
 use super::routes::{HandlerResult, RawRequest, read};
-use crate::ids::HTTP;
-use crate::store::{self, AppInfo, OPERATOR, OperatorAction, Tx};
-use crate::token::{self, TokenDigest};
-
-/// Tries to find a token with an unused id. A second one is needed once in four billion.
-const TRIES: usize = 8;
+use crate::access::{AppPermissions, IpRange, NotARange};
+use crate::server::app_admin::{self, Revocation};
+use crate::store::{AppInfo, AppRights, OPERATOR};
+use crate::token;
 
 /// `POST /tokens/add`
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +29,16 @@ pub struct AddTokenRequest {
     /// it.
     #[serde(default)]
     pub instructions: Option<bool>,
+    /// Ranges of addresses from which the token may be used; an empty list for all. `None` keeps the current ones.
+    #[serde(default)]
+    pub networks: Option<Vec<String>>,
+    /// The policy for permissions in forge sessions: `deny`, `ask`, or a list of what is allowed. `None` keeps the current
+    /// one.
+    #[serde(default)]
+    pub permissions: Option<serde_json::Value>,
+    /// Whether the app may replace the operator's system text in `POST /run`. `None` keeps the current right.
+    #[serde(default)]
+    pub may_replace: Option<bool>,
 }
 
 /// Response to `POST /tokens/add`. Without `Debug`: this is the only time that the token is shown.
@@ -90,13 +98,15 @@ async fn add(State(control): State<Arc<ControlState>>, asked: RawRequest) -> Han
 }
 
 async fn add_whole(control: &ControlState, asked: AddTokenRequest) -> HandlerResult<AddedToken> {
-    let AddTokenRequest { app, again, instructions } = asked;
+    let AddTokenRequest { app, again, .. } = &asked;
+    let (app, again) = (app.clone(), *again);
     if !token::is_app_name(&app) {
         return Err(CommandError::wrong(
             "an app cannot be called like this",
-            "names are 1 to 40 of `a`–`z`, `0`–`9` and `-`, and begin with a letter",
+            "names are 1 to 64 of `a`–`z`, `0`–`9`, `_` and `-`",
         ));
     }
+    let change = RightsChange::read(&asked)?;
     let name = app.clone();
     let added = control.store.write(move |tx| {
         let known = tx.app(&name)?;
@@ -106,11 +116,13 @@ async fn add_whole(control: &ControlState, asked: AddTokenRequest) -> HandlerRes
             return Ok(Err(used_before(known)));
         }
         // Replacing a token does not add rights.
-        let instructions = instructions.unwrap_or(known.as_ref().is_none_or(|known| known.instructions));
-        let Some(token) = new_token(tx, &name, instructions)? else { return Ok(Err(no_randomness())) };
+        let rights = change.applied_to(known.as_ref().map(AppInfo::rights).unwrap_or_default());
+        let Some(token) = app_admin::new_token(tx, token::PREFIX, &name, &rights)? else {
+            return Ok(Err(no_randomness()));
+        };
         let replaced = known.is_some_and(|known| known.revoked.is_none());
-        audit(tx, &name, if replaced { "replace token" } else { "add token" })?;
-        Ok(Ok((token, replaced, instructions)))
+        app_admin::audit(tx, OPERATOR, &name, if replaced { "replace token" } else { "add token" })?;
+        Ok(Ok((token, replaced, rights.instructions)))
     });
     let (token, replaced, instructions) = added.await??;
     if replaced {
@@ -136,23 +148,14 @@ async fn whole<T: Send + 'static>(
 
 async fn revoke_whole(control: &ControlState, app: String) -> HandlerResult<RevokedToken> {
     let name = app.clone();
-    let revoked = control.store.write(move |tx| {
-        if !tx.revoke_token(&name)? {
-            return Ok(Err(tx.app(&name)?.is_some()));
-        }
-        audit(tx, &name, "revoke token")?;
-        let mut stopped = Vec::new();
-        for (session, turn) in tx.open_turns_of_app(&name)? {
-            tx.ask_to_stop(&turn)?;
-            stopped.push((session, turn));
-        }
-        Ok(Ok(stopped))
-    });
+    let revoked = control.store.write(move |tx| app_admin::revoke(tx, OPERATOR, &name));
     let hint = "`talaria token list` shows all of them";
     let stopped = match revoked.await? {
-        Ok(stopped) => stopped,
-        Err(true) => return Err(CommandError::missing("the token of this app was revoked before", hint)),
-        Err(false) => {
+        Revocation::Revoked(stopped) => stopped,
+        Revocation::Before => {
+            return Err(CommandError::missing("the token of this app was revoked before", hint));
+        }
+        Revocation::Unknown => {
             let app = crate::util::one_line(&app, 80);
             return Err(CommandError::missing(format!("no app is called `{app}`"), hint));
         }
@@ -176,26 +179,47 @@ impl ControlState {
     }
 }
 
-fn new_token(tx: &Tx<'_>, app: &str, instructions: bool) -> store::Result<Option<String>> {
-    for _ in 0..TRIES {
-        let Ok(token) = token::make() else { return Ok(None) };
-        let Some(kept) = TokenDigest::of(&token) else { return Ok(None) };
-        if tx.add_token(app, &kept, instructions)? {
-            return Ok(Some(token));
-        }
-    }
-    Ok(None)
+/// Changes of rights, as far as the command names them.
+struct RightsChange {
+    instructions: Option<bool>,
+    networks: Option<Option<Vec<IpRange>>>,
+    permissions: Option<AppPermissions>,
+    may_replace: Option<bool>,
 }
 
-fn audit(tx: &Tx<'_>, app: &str, what: &str) -> store::Result<()> {
-    tx.audit_operator(&OperatorAction {
-        account: HTTP,
-        actor: OPERATOR,
-        room: Some(&RoomId::from(app)),
-        action: &format!("{what} of {app}"),
-        allowed: true,
-        rule: "operator",
-    })
+impl RightsChange {
+    fn read(asked: &AddTokenRequest) -> Result<Self, CommandError> {
+        let range = |text: &String| {
+            let wrong =
+                |error: NotARange| CommandError::wrong("this is no range of addresses", error.to_string());
+            text.parse::<IpRange>().map_err(wrong)
+        };
+        let ranges = |list: &Vec<String>| list.iter().map(range).collect::<Result<Vec<_>, _>>();
+        let networks = asked.networks.as_ref().map(ranges).transpose()?;
+        let permissions = asked.permissions.as_ref().map(|value| {
+            AppPermissions::read(value).ok_or_else(|| {
+                CommandError::wrong(
+                    "this is no policy for permissions",
+                    "it is deny, ask, or a list of actions that are allowed",
+                )
+            })
+        });
+        Ok(Self {
+            instructions: asked.instructions,
+            networks: networks.map(|ranges| Some(ranges).filter(|ranges| !ranges.is_empty())),
+            permissions: permissions.transpose()?,
+            may_replace: asked.may_replace,
+        })
+    }
+
+    fn applied_to(self, rights: AppRights) -> AppRights {
+        AppRights {
+            instructions: self.instructions.unwrap_or(rights.instructions),
+            networks: self.networks.unwrap_or(rights.networks),
+            permissions: self.permissions.unwrap_or(rights.permissions),
+            may_replace: self.may_replace.unwrap_or(rights.may_replace),
+        }
+    }
 }
 
 fn used_before(known: &AppInfo) -> CommandError {

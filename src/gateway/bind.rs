@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use super::plan::ServeMode;
 use crate::config::{Config, NetworkReach, ServerConfig, UrlHost, api_key};
 use crate::logging;
-use crate::server::ServerSettings;
+use crate::server::{ForgeSettings, ServerSettings};
 use crate::state_dir::StartError;
 
 /// Time limit for resolving and binding the address.
@@ -61,6 +61,7 @@ async fn open(config: &Config, server: &ServerConfig, serve: ServeMode) -> Resul
         origins: server.cors_origins.clone(),
         model: server.model_name.clone(),
         runs: (server.runs, server.runs_per_app),
+        forge: ForgeSettings { config: config.forge.clone(), folder: config.home.join("forge") },
     };
     Ok(BoundServer { settings, listener, stays: serve.stays })
 }

@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Refuses a caller who may not ask an agent, and records it.
-    async fn admit(&self, caller: &Caller, agent: &AgentName) -> Result<(), ApiError> {
+    pub(super) async fn admit(&self, caller: &Caller, agent: &AgentName) -> Result<(), ApiError> {
         if self.admits(caller, agent) {
             return Ok(());
         }

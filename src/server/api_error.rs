@@ -222,6 +222,8 @@ impl IntoResponse for ApiError {
         let error = self.object(&mut frames);
         let mut response = frames.into_json(&json!({ "error": error }));
         *response.status_mut() = self.status;
+        // For the forge surface, whose errors have a form of their own.
+        response.extensions_mut().insert(self.clone());
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge));
         }

@@ -1,6 +1,7 @@
 //! Looks up the tokens of apps, and cuts off running responses when a token is revoked.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -11,7 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ApiError;
-use crate::store::{Store, TokenRecord};
+use crate::access::IpRange;
+use crate::store::{AppRights, Store, TokenRecord};
 
 /// Token lookups at once. Any client can cause one without a valid key, and the store has other work.
 const LOOKUPS: usize = 32;
@@ -23,8 +25,8 @@ const NOTED: Duration = Duration::from_secs(60);
 pub(super) struct FoundApp {
     /// Name of the app.
     pub app: String,
-    /// Whether it may send system messages and instructions.
-    pub instructions: bool,
+    /// What it may do.
+    pub rights: AppRights,
     /// Fired when its token is revoked or replaced.
     pub revoked: CancellationToken,
 }
@@ -58,24 +60,29 @@ impl Default for AppTokens {
 }
 
 impl AppTokens {
-    /// Finds the app of a token, if the token is valid. `given` is its digest.
+    /// Finds the app of a token, if the token is valid and may be used from this address. `given` is its digest.
     pub(super) async fn find(
         &self,
         store: &Store,
         id: &str,
         given: &[u8; 32],
+        from: IpAddr,
     ) -> Result<Option<FoundApp>, ApiError> {
         let Ok(_turn) = self.lookups.acquire().await else { return Ok(None) };
         loop {
             let (asked, before) = (id.to_owned(), self.lock().count);
-            let Some(TokenRecord { app, digest, instructions }) =
-                store.read(move |tx| tx.token(&asked)).await?
+            let Some(TokenRecord { app, digest, rights }) = store.read(move |tx| tx.token(&asked)).await?
             else {
                 return Ok(None);
             };
             // That a token with this id exists is no secret; the digests that are compared always have the same
             // length.
             if !bool::from(digest.as_slice().ct_eq(given)) {
+                return Ok(None);
+            }
+            // Outside of its networks a token is no token.
+            let is_near = |ranges: &Vec<IpRange>| ranges.iter().any(|range| range.contains(from));
+            if !rights.networks.as_ref().is_none_or(is_near) {
                 return Ok(None);
             }
             let mut revocations = self.lock();
@@ -85,7 +92,7 @@ impl AppTokens {
                     known.noted = Some(Instant::now());
                     note(store.clone(), id.to_owned());
                 }
-                return Ok(Some(FoundApp { app, instructions, revoked: known.revoked.clone() }));
+                return Ok(Some(FoundApp { app, rights, revoked: known.revoked.clone() }));
             }
         }
     }

@@ -126,7 +126,8 @@ impl AuthThrottle {
     }
 
     fn names(&self, key: &[u8]) -> (u64, u64) {
-        let first = match key.strip_prefix(crate::token::PREFIX.as_bytes()) {
+        let prefixes = crate::token::PREFIXES.iter();
+        let first = match prefixes.into_iter().find_map(|prefix| key.strip_prefix(prefix.as_bytes())) {
             // The id of a token stands before its secret.
             Some(rest) => rest.split(|byte| *byte == b'_').next().unwrap_or(rest),
             None => key.get(..FIRST).unwrap_or(key),

@@ -17,8 +17,9 @@ use super::listen::ClientPeer;
 use super::rejection_log::RejectedRequest;
 use super::revocable_body::held;
 use super::{ApiError, Server};
+use crate::access::AppPermissions;
 use crate::ids::SessionId;
-use crate::store::{self, TurnRow};
+use crate::store::{self, AppRights, TurnRow};
 use crate::token;
 use crate::turn_source::TurnSource;
 use crate::turns::BudgetPayer;
@@ -31,8 +32,8 @@ pub struct Caller {
     app: String,
     /// The server has no key, so none can be wrong.
     pub keyless: bool,
-    /// Whether the caller may send system messages and instructions.
-    instructions: bool,
+    /// What the caller may do. The owner has every right but to have permissions given without a question.
+    rights: AppRights,
     /// Fired when the app's token is revoked, or the owner's key is replaced.
     pub revoked: CancellationToken,
 }
@@ -55,7 +56,12 @@ impl Caller {
 
     /// Refuses instructions of an app whose token was made with `--no-instructions`.
     pub fn may_instruct(&self) -> Result<(), ApiError> {
-        if self.instructions { Ok(()) } else { Err(ApiError::no_instructions()) }
+        if self.rights.instructions { Ok(()) } else { Err(ApiError::no_instructions()) }
+    }
+
+    /// What the caller may do with its token.
+    pub fn rights(&self) -> &AppRights {
+        &self.rights
     }
 
     /// Id of the session that has this name for the caller.
@@ -129,7 +135,7 @@ pub async fn identify(State(server): State<Arc<Server>>, mut request: Request, n
 }
 
 /// The key in the `Authorization` header, byte for byte. Keys in an address or a cookie are ignored.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.as_bytes().trim_ascii();
     // Proxies and servers disagree on which of two headers counts.
@@ -142,12 +148,12 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 impl Server {
-    async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, ApiError> {
+    pub(super) async fn recognise(&self, key: Option<&[u8]>, from: IpAddr) -> Result<Caller, ApiError> {
         let owner = self.keys.owner();
         let is_owner = |keyless| Caller {
             app: String::new(),
             keyless,
-            instructions: true,
+            rights: AppRights { may_replace: true, permissions: AppPermissions::Ask, ..AppRights::default() },
             revoked: owner.replaced.clone(),
         };
         let id = key.and_then(|key| token::id(std::str::from_utf8(key).ok()?));
@@ -175,10 +181,10 @@ impl Server {
             return Ok(is_owner(false));
         }
         let app = match id {
-            Some(id) => self.apps.find(&self.store, id, &given).await?,
+            Some(id) => self.apps.find(&self.store, id, &given, from).await?,
             None => None,
         };
-        let Some(FoundApp { app, instructions, revoked }) = app else {
+        let Some(FoundApp { app, rights, revoked }) = app else {
             if let Some(after) = paused {
                 return Err(busy(after));
             }
@@ -190,7 +196,7 @@ impl Server {
             return Err(ApiError::invalid_key());
         };
         self.wrong_keys.right(from, key);
-        Ok(Caller { app, keyless: false, instructions, revoked })
+        Ok(Caller { app, keyless: false, rights, revoked })
     }
 }
 

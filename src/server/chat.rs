@@ -87,12 +87,13 @@ pub async fn complete(
         params: params.take(),
         answer: if stream.unwrap_or_default() { AnswerMode::Streamed } else { AnswerMode::Whole },
         fingerprint: fingerprint("/v1/chat/completions", bytes),
+        forge: None,
     };
     // Freed early: the messages may be large, and the answer may take long.
     drop(messages);
     let submitted = submit_turn(&server, &caller, turn_request).await?;
     let created = submitted.asked_at(&server).await;
-    let SubmittedTurn { reader, session } = submitted;
+    let SubmittedTurn { reader, session, .. } = submitted;
     let run = reader.run.clone();
     let chunks = ChatChunks {
         id: format!("chatcmpl-{run}"),
@@ -243,6 +244,7 @@ impl StreamFormat for ChatChunks {
             }
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None)
+            | TurnEvent::Raw(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

@@ -12,6 +12,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::api_error::ApiErrorSchema;
+use super::forge::{self, ForgeErrorSchema};
 use super::route::{JSON, Route, RouteResponse};
 use super::routes;
 
@@ -23,6 +24,9 @@ pub struct OpenApiDocument;
 
 /// Name of the only security scheme.
 const KEY: &str = "key";
+
+/// Name of the security scheme for the tokens of apps.
+const ADMIN: &str = "admin";
 
 /// Error statuses of every endpoint, with their reasons.
 const ALWAYS: [(u16, &str); 6] = [
@@ -44,9 +48,10 @@ const KEYED: [(u16, &str); 2] = [
 const READ: [(u16, &str); 2] = [(413, "The request is too large"), (415, "The request is no JSON")];
 
 /// Error statuses of some endpoints, with their reasons.
-const SOMETIMES: [(u16, &str); 5] = [
+const SOMETIMES: [(u16, &str); 6] = [
     (404, "There is no such thing, for whoever asks"),
     (409, "It is not in a state for that"),
+    (410, "It was closed"),
     (422, "The idempotency key was used for another request"),
     (502, "The agent failed; what it had said is `error.partial`"),
     (508, "The request goes in circles: a relay is pointed at itself"),
@@ -91,8 +96,13 @@ fn describe(routes: &[Route]) -> Value {
         at[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
     }
     let problem = schemas.written.subschema_for::<ApiErrorSchema>();
-    let problems: Map<String, Value> =
-        known().map(|&(status, why)| (name(status), shared(why, &problem))).collect();
+    let forge_problem = schemas.written.subschema_for::<ForgeErrorSchema>();
+    let problems: Map<String, Value> = [(false, problem), (true, forge_problem)]
+        .iter()
+        .flat_map(|(is_forge, problem)| {
+            known().map(|&(status, why)| (name(status, *is_forge), shared(why, problem)))
+        })
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -105,7 +115,10 @@ fn describe(routes: &[Route]) -> Value {
         "security": [{ KEY: [] }],
         "paths": paths,
         "components": {
-            "securitySchemes": { KEY: { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": {
+                KEY: { "type": "http", "scheme": "bearer" },
+                ADMIN: { "type": "http", "scheme": "bearer", "description": "TALARIA_ADMIN_TOKEN" },
+            },
             "responses": problems,
             "schemas": schemas.all(),
         },
@@ -125,10 +138,14 @@ fn operation(route: &Route, schemas: &mut SchemaGenerators) -> Value {
     if let Some(shape) = route.takes {
         // Always required; the schema says which fields are. An empty body is read as an empty object.
         let schema = shape(&mut schemas.read);
-        operation["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
+        operation["requestBody"] =
+            json!({ "required": true, "content": { (route.takes_media): { "schema": schema } } });
     }
     if route.open {
         operation["security"] = json!([]);
+    }
+    if route.admin {
+        operation["security"] = json!([{ ADMIN: [] }]);
     }
     operation
 }
@@ -182,7 +199,8 @@ fn responses(route: &Route, schemas: &mut SchemaGenerators) -> Value {
     fails.extend(READ.iter().filter(|_| route.takes.is_some()).map(|(status, _)| status));
     for status in fails {
         // Some endpoints have a body of their own for an error status.
-        let shared = json!({ "$ref": format!("#/components/responses/{}", name(status)) });
+        let name = name(status, forge::is_forge_path(route.path));
+        let shared = json!({ "$ref": format!("#/components/responses/{name}") });
         responses.entry(status.to_string()).or_insert(shared);
     }
     Value::Object(responses)
@@ -193,9 +211,10 @@ fn known() -> impl Iterator<Item = &'static (u16, &'static str)> {
     ALWAYS.iter().chain(&KEYED).chain(&READ).chain(&SOMETIMES).chain(&ELSEWHERE)
 }
 
-/// Name of the shared response for a status.
-fn name(status: u16) -> String {
-    format!("Problem{status}")
+/// Name of the shared response for a status; the forge surface has errors of another form.
+fn name(status: u16, is_forge: bool) -> String {
+    let form = if is_forge { "ForgeProblem" } else { "Problem" };
+    format!("{form}{status}")
 }
 
 fn shared(why: &str, problem: &schemars::Schema) -> Value {
@@ -245,7 +264,7 @@ mod tests {
             assert!(about.len() > 10, "{name} is not described");
             assert!(answers.iter().any(|answer| answer.status < 300), "{name} has no answer");
             let has_body = ![Method::GET, Method::DELETE].contains(method)
-                && !["run_stop", "response_cancel"].contains(name);
+                && !["run_stop", "response_cancel", "forge_turn_cancel"].contains(name);
             assert_eq!(has_body, takes.is_some(), "{name}: what is in its body?");
             for status in &route.fails {
                 let known = SOMETIMES.iter().any(|(known, _)| known == status);

@@ -73,7 +73,11 @@ impl Server {
                     RejectedRequest::Key => ("unknown key", None),
                     RejectedRequest::Token(id) => match tx.revoked_app(&id)? {
                         Some(app) => ("revoked token", Some(app)),
-                        None => ("unknown token", None),
+                        // The secret may be right: its holder is outside of the token's networks.
+                        None => match tx.token(&id)?.filter(|token| token.rights.networks.is_some()) {
+                            Some(token) => ("token of a limited network", Some(token.app)),
+                            None => ("unknown token", None),
+                        },
                     },
                 };
                 tx.audit_turned_away(&from.to_string(), why)?;

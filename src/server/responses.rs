@@ -78,12 +78,13 @@ pub async fn create(
             (false, false) => AnswerMode::Whole,
         },
         fingerprint: fingerprint("/v1/responses", bytes),
+        forge: None,
     };
     let keep = store
         .then(|| ResponseRecord { previous: echo.previous_response_id.clone(), request: echo.written() });
     let submitted = submit_response(&server, &caller, turn_request, keep).await?;
     let created = submitted.asked_at(&server).await;
-    let SubmittedTurn { reader, session } = submitted;
+    let SubmittedTurn { reader, session, .. } = submitted;
     let run = reader.run.clone();
     let answer = ResponseInfo { id: id_of(&run), created, store, echo };
     let answer = match (stream, background) {

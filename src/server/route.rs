@@ -15,6 +15,8 @@ use super::sse::SseEventSchema;
 
 /// Media type of most bodies.
 pub const JSON: &str = "application/json";
+/// Media type of forms with files.
+pub const FORM: &str = "multipart/form-data";
 /// Media type of event streams.
 pub const EVENTS: &str = "text/event-stream";
 
@@ -33,8 +35,12 @@ pub struct Route {
     pub about: &'static str,
     /// Whether it needs no key.
     pub open: bool,
+    /// Whether it needs the admin token, in place of any other key.
+    pub admin: bool,
     /// Schema of the JSON body; `None` if a body is ignored.
     pub takes: Option<SchemaFn>,
+    /// Media type of the body.
+    pub takes_media: &'static str,
     /// Schema of the query string.
     pub query: Option<SchemaFn>,
     /// Responses on success.
@@ -73,7 +79,9 @@ impl Route {
             path,
             about,
             open: false,
+            admin: false,
             takes: None,
+            takes_media: JSON,
             query: None,
             answers: Vec::new(),
             fails: Vec::new(),
@@ -86,6 +94,16 @@ impl Route {
     /// Lets the endpoint be used without a key.
     pub fn open(self) -> Self {
         Self { open: true, ..self }
+    }
+
+    /// Asks for the admin token, in place of any other key.
+    pub fn admin(self) -> Self {
+        Self { admin: true, ..self }
+    }
+
+    /// Sets the type of a body that is a form.
+    pub fn takes_form<T: JsonSchema>(self) -> Self {
+        Self { takes_media: FORM, ..self.takes::<T>() }
     }
 
     /// Sets the type of the JSON body.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 
 use super::route::{Route, delete, get, patch, post};
 use super::{
-    ApiError, Server, approvals, caller, chat, discovery, health, metrics, openapi, origin_guard, responses,
-    run_events, runs, sessions, skills,
+    ApiError, Server, approvals, caller, chat, discovery, forge, health, metrics, openapi, origin_guard,
+    responses, run_events, runs, sessions, skills,
 };
 
 /// Path of the list of sessions.
@@ -184,28 +184,129 @@ pub fn all() -> Vec<Route> {
         .runs()
         .fails([404]),
     ]
+    .into_iter()
+    .chain(forge_routes())
+    .collect()
+}
+
+/// Path of one session of the forge surface.
+const FORGE_SESSION: &str = "/sessions/{session_id}";
+
+/// Path of one token.
+const ADMIN_TOKEN: &str = "/admin/tokens/{name}";
+
+/// The endpoints of the forge surface. Their names begin with `forge_`, and each is also there with a `/` behind it.
+fn forge_routes() -> Vec<Route> {
+    vec![
+        get(
+            "forge_health",
+            "/healthz",
+            "Whether the server is there, and which agents it has",
+            forge::health,
+        )
+        .open()
+        .answers::<forge::ForgeHealth>(200),
+        post("forge_session_create", "/sessions", "Begin a session with an agent", forge::create)
+            .takes::<forge::NewSessionBody>()
+            .answers::<forge::MadeForgeSession>(200),
+        get("forge_sessions", "/sessions", "The app's sessions with agents, the newest first", forge::list)
+            .asks::<forge::ForgeListQuery>()
+            .answers::<forge::ForgeSessionList>(200),
+        get("forge_session", FORGE_SESSION, "One session with an agent", forge::show)
+            .answers::<forge::ForgeSessionView>(200)
+            .fails([404]),
+        delete(
+            "forge_session_close",
+            FORGE_SESSION,
+            "Stop what runs in a session and close it",
+            forge::close,
+        )
+        .answers::<forge::ClosedForgeSession>(200)
+        .fails([404]),
+        post(
+            "forge_turn",
+            "/sessions/{session_id}/turn",
+            "Ask the agent of a session; the answer has the agent's own events",
+            forge::turn,
+        )
+        .takes::<forge::TurnBody>()
+        .answers::<forge::TurnAnswerSchema>(200)
+        .answers::<forge::TurnAnswerSchema>(502)
+        .streams()
+        .runs()
+        .fails([404, 410]),
+        post(
+            "forge_turn_cancel",
+            "/sessions/{session_id}/cancel",
+            "Stop the turn that runs in a session",
+            forge::cancel,
+        )
+        .answers::<forge::CancelledTurn>(200)
+        .fails([404]),
+        get(
+            "forge_session_audit",
+            "/sessions/{session_id}/audit",
+            "What happened to a session; also for 30 days after it was deleted",
+            forge::audit,
+        )
+        .answers::<forge::AuditView>(200)
+        .fails([404]),
+        post("forge_run", "/run", "Ask an agent once", forge::run)
+            .takes::<forge::RunBody>()
+            .answers::<forge::RunResult>(200)
+            .runs()
+            .fails([502]),
+        post("forge_file", "/files", "Send a file for later turns", forge::upload)
+            .takes_form::<forge::UploadForm>()
+            .answers::<forge::UploadedFile>(200),
+        post("forge_token_make", "/admin/tokens", "Make the token of an app", forge::make_token)
+            .admin()
+            .takes::<forge::NewAppToken>()
+            .answers::<forge::MadeToken>(200)
+            .fails([404, 409]),
+        get("forge_tokens", "/admin/tokens", "The apps, without their tokens", forge::list_tokens)
+            .admin()
+            .answers::<forge::AdminTokenList>(200)
+            .fails([404]),
+        get("forge_token", ADMIN_TOKEN, "One app, without its token", forge::one_token)
+            .admin()
+            .answers::<forge::AppTokenView>(200)
+            .fails([404]),
+        delete("forge_token_revoke", ADMIN_TOKEN, "Revoke the token of an app at once", forge::revoke_token)
+            .admin()
+            .answers::<forge::RevokedAppToken>(200)
+            .fails([404]),
+    ]
 }
 
 /// Builds the router: authentication around each handler that needs it, and the origin guard around everything.
 pub fn router(server: Arc<Server>) -> Router {
     let identify = from_fn_with_state(server.clone(), caller::identify);
+    let admit_admin = from_fn_with_state(server.clone(), forge::authenticate);
     let mut router = Router::new();
     for route in all() {
         // Around the handler alone: a wrong method is answered before a key is required.
-        let handler = match route.open {
-            true => route.handler,
-            false => route.handler.route_layer(identify.clone()),
+        let handler = match (route.open, route.admin) {
+            (true, _) => route.handler,
+            (false, true) => route.handler.route_layer(admit_admin.clone()),
+            (false, false) => route.handler.route_layer(identify.clone()),
         };
+        if forge::is_forge_path(route.path) {
+            // Clients of this surface follow no redirect.
+            router = router.route(&format!("{}/", route.path), handler.clone());
+        }
         router = router.route(route.path, handler);
     }
     router
-        .fallback(unknown)
+        .fallback(async || unknown_address())
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(server.clone(), origin_guard::guard))
+        .layer(from_fn(forge::reshape))
         .with_state(server)
 }
 
-async fn unknown() -> ApiError {
+/// The error for an address that does not exist.
+pub fn unknown_address() -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
         "not_found",

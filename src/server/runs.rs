@@ -167,10 +167,11 @@ pub async fn start(
         params: ModelParams::default(),
         answer: AnswerMode::Background,
         fingerprint: fingerprint("/v1/runs", bytes),
+        forge: None,
     };
     // Frees these early: they may be large.
     drop((input, conversation_history));
-    let SubmittedTurn { reader, session } = submit_turn(&server, &caller, turn_request).await?;
+    let SubmittedTurn { reader, session, .. } = submit_turn(&server, &caller, turn_request).await?;
     let run = reader.run.clone();
     let started = status(&server, &run).await.map(|status| StartedRun {
         object: RUN,

@@ -164,6 +164,16 @@ impl SseBuffer {
         self.buffer.len() + later.sum::<usize>()
     }
 
+    /// Writes an event whose data is JSON already, in one line.
+    pub fn json(&mut self, name: Option<&str>, id: Option<&str>, json: &str) {
+        for (field, value) in [("id: ", id), ("event: ", name)] {
+            if let Some(value) = value {
+                self.line(field, value);
+            }
+        }
+        self.raw(json);
+    }
+
     /// Writes an event whose data is not JSON.
     pub fn raw(&mut self, data: &str) {
         self.line("data: ", data);

@@ -17,8 +17,8 @@ use super::turn_stream::TurnReader;
 use super::{ApiError, Caller, Server};
 use crate::agent::{ModelParams, TurnOrigin};
 use crate::ids::{AgentName, SessionId, TurnId};
-use crate::store::{TurnRow, TurnState, unix_now};
-use crate::turn_source::{AppRequest, TurnSource, WhenAway, WhenUnread};
+use crate::store::{NewForgeSession, TurnRow, TurnState, unix_now};
+use crate::turn_source::{AppRequest, ForgeTurn, TurnSource, WhenAway, WhenUnread};
 use crate::turns::InputPermit;
 use crate::util::{hash, hex, random_hex};
 
@@ -59,6 +59,16 @@ pub struct TurnRequest {
     pub answer: AnswerMode,
     /// Tells this request from every other: see [`fingerprint`].
     pub fingerprint: RequestFingerprint,
+    /// What only a turn of a forge session has.
+    pub forge: Option<ForgeSubmission>,
+}
+
+/// A turn of a forge session, as it is submitted.
+pub struct ForgeSubmission {
+    /// What is stored with the turn.
+    pub turn: ForgeTurn,
+    /// The session of a single request, which begins with this turn; `None` for a session that must exist.
+    pub one_shot: Option<NewForgeSession>,
 }
 
 /// Identity of a request, and the charge for its bytes until the turn is stored.
@@ -86,6 +96,8 @@ pub struct SubmittedTurn {
     pub reader: TurnReader,
     /// The caller's name for its session.
     pub session: String,
+    /// Number of the turn in its forge session; 0 in any other session.
+    pub forge_index: u64,
 }
 
 impl SubmittedTurn {
@@ -136,7 +148,8 @@ async fn submit_here(
     if server.draining.is_cancelled() {
         return Err(ApiError::draining());
     }
-    if turn_request.spoken.system.is_some() {
+    // Every app may instruct an agent in a folder of its own.
+    if turn_request.spoken.system.is_some() && turn_request.forge.is_none() {
         caller.may_instruct()?;
     }
     let TurnRequest {
@@ -147,7 +160,12 @@ async fn submit_here(
         params,
         answer,
         fingerprint,
+        forge,
     } = turn_request;
+    let (forge, one_shot) = match forge {
+        Some(ForgeSubmission { turn, one_shot }) => (Some(Box::new(turn)), one_shot),
+        None => (None, None),
+    };
     let RequestFingerprint { digest, permit } = fingerprint;
     let (name, must_exist) = match &session {
         // After a response, the fresh name is used only if the session is forked.
@@ -176,7 +194,7 @@ async fn submit_here(
     // Whom an app relays for is its own word, and would go on under our key.
     let origin = if caller.is_owner() { turn_headers.origin } else { TurnOrigin::default() };
     let (app, hops) = (caller.app().to_owned(), turn_headers.hops);
-    let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away };
+    let request = AppRequest { app, parts, system, params, memory, hops, origin, patience, when_away, forge };
     let (agent, no_agent) = match agent {
         Ok(agent) => (agent, None),
         Err(problem) => (server.turns.agents().default_name().clone(), Some(problem)),
@@ -200,29 +218,32 @@ async fn submit_here(
         history,
         keep,
         no_agent,
+        one_shot,
     };
     let taken = server.store.write(move |tx| taking.take(tx)).await;
     drop(permit);
-    if !matches!(taken, Ok(SubmitResult::Anew(_))) {
+    if !matches!(taken, Ok(SubmitResult::Anew(..))) {
         server.turns.retract(&id);
     }
-    let (run, session) = match taken? {
-        SubmitResult::Anew(session) => {
+    let (run, session, forge_index) = match taken? {
+        SubmitResult::Anew(session, forge_index) => {
             server.turns.place(&id, &session);
             server.turns.enqueue(&session, id.clone());
-            (id, session)
+            (id, session, forge_index)
         }
         SubmitResult::Before(run) => {
             let wanted = run.clone();
             let before =
                 server.store.read(move |tx| tx.turn_head(&wanted)).await?.ok_or_else(ApiError::no_run)?;
-            (run, before.session)
+            let forge_index = before.source.app().and_then(|request| request.forge.as_ref());
+            (run, before.session, forge_index.map_or(0, |forge| forge.index))
         }
         SubmitResult::Refused(problem) => return Err(problem),
     };
     let session = caller.name_of(&session);
     let reader = TurnReader::open(server, caller, &run, turn_headers.last_event.as_deref());
-    Ok(SubmittedTurn { reader: reader.map_err(|late| ApiError::from(late).about(&session, &run))?, session })
+    let reader = reader.map_err(|late| ApiError::from(late).about(&session, &run))?;
+    Ok(SubmittedTurn { reader, session, forge_index })
 }
 
 /// The name of a session that nobody named.

@@ -135,7 +135,16 @@ impl TurnReader {
 
     /// Waits for the end and builds the response. The caller counts as gone when this future is dropped.
     pub async fn until_the_end(
+        self,
+        make: impl FnOnce(TurnResult) -> Response + Send,
+    ) -> Result<Response, ApiError> {
+        self.until_the_end_with(EndParts::Text, make).await
+    }
+
+    /// Like [`until_the_end`](Self::until_the_end), with only these parts of the result.
+    pub async fn until_the_end_with(
         mut self,
+        parts: EndParts,
         make: impl FnOnce(TurnResult) -> Response + Send,
     ) -> Result<Response, ApiError> {
         loop {
@@ -145,7 +154,7 @@ impl TurnReader {
                     () = self.revoked.cancelled() => return Err(ApiError::invalid_key()),
                 }
             }
-            let ended = tokio::time::timeout(BUDGET_WAIT, self.read_end(EndParts::Text)).await;
+            let ended = tokio::time::timeout(BUDGET_WAIT, self.read_end(parts)).await;
             if let Some(ended) =
                 ended.map_err(|_| no_capacity("this one is kept, ask for its run in a moment"))??
             {

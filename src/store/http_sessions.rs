@@ -164,7 +164,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn end_session(&self, id: &SessionId, reason: &str) -> Result<()> {
+    pub(super) fn end_session(&self, id: &SessionId, reason: &str) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE sessions SET ended = ?2, end_reason = ?3 WHERE id = ?1")?
             .execute(params![id.0, unix_now(), reason])?;
@@ -224,6 +224,7 @@ impl Tx<'_> {
             self.conn.prepare_cached(&sql)?.execute([&id.0])?;
         }
         self.end_agents(id, None)?;
+        self.remove_forge_session(id)?;
         for table in ["messages", "grants", "responses", "turns", "session_agents"] {
             let sql = format!("DELETE FROM {table} WHERE session = ?1");
             self.conn.prepare_cached(&sql)?.execute([&id.0])?;

@@ -389,4 +389,45 @@ ALTER TABLE turns ADD COLUMN request_runtime TEXT NOT NULL DEFAULT 'auto';
 -- The runtime on which the agent was asked last in the session.
 ALTER TABLE session_agents ADD COLUMN runtime TEXT NOT NULL DEFAULT 'auto';
 ",
+    r"
+-- Addresses from which a token may be used, as a JSON list of ranges; NULL for all.
+ALTER TABLE tokens ADD COLUMN networks TEXT;
+-- Policy for permissions that agents ask for in turns of forge sessions, as JSON; NULL denies.
+ALTER TABLE tokens ADD COLUMN permissions TEXT;
+-- 1: the app may replace the operator's system text in `POST /run`.
+ALTER TABLE tokens ADD COLUMN may_replace INTEGER NOT NULL DEFAULT 0;
+-- What sessions of the forge surface have beside their row in `sessions`.
+CREATE TABLE forge_sessions (
+    session TEXT PRIMARY KEY,
+    app TEXT NOT NULL, agent TEXT NOT NULL, model TEXT,
+    meta TEXT,                             -- the app's own words about it, a JSON object
+    one_shot INTEGER NOT NULL DEFAULT 0,   -- 1: made for one `POST /run`; not listed
+    created INTEGER NOT NULL,
+    turns INTEGER NOT NULL DEFAULT 0,      -- accepted turns
+    last_turn INTEGER,                     -- when the last one was accepted
+    closed INTEGER
+) WITHOUT ROWID;
+CREATE INDEX forge_sessions_app ON forge_sessions (app, created);
+CREATE INDEX forge_sessions_open ON forge_sessions (created) WHERE closed IS NULL;
+-- The audit of forge sessions. Stays for 30 days after its session.
+CREATE TABLE forge_events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    session TEXT NOT NULL, app TEXT NOT NULL,
+    event TEXT NOT NULL,                   -- create, turn, close, sweep_close, hard_delete
+    turn TEXT,                             -- id of the accepted turn
+    at INTEGER NOT NULL
+);
+CREATE INDEX forge_events_session ON forge_events (session, seq);
+CREATE INDEX forge_events_at ON forge_events (at);
+-- Uploaded files. Their content is in a file of the state folder with the name `digest`.
+CREATE TABLE forge_files (
+    digest TEXT PRIMARY KEY,               -- SHA-256 of the file's token
+    app TEXT NOT NULL,
+    name TEXT NOT NULL,                    -- as the app calls it, cleaned
+    size INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX forge_files_app ON forge_files (app);
+CREATE INDEX forge_files_expires ON forge_files (expires);
+",
 ];

@@ -55,13 +55,18 @@ impl SessionRow {
 
     /// A name of the session with plain characters alone, which a change of its history does not change.
     pub fn folder_name(&self) -> SessionId {
-        // Upstreams refuse the `/` between an app and its name for a session.
-        SessionId(match self.id.0.split_once('/') {
-            Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
-            None if is_plain(&self.id.0) => self.id.0.clone(),
-            None => format!("s_{}", &hash([self.id.0.as_str()])[..32]),
-        })
+        folder_name(&self.id)
     }
+}
+
+/// A name for the session with this id that has plain characters alone.
+pub fn folder_name(SessionId(id): &SessionId) -> SessionId {
+    // Upstreams refuse the `/` between an app and its name for a session.
+    SessionId(match id.split_once('/') {
+        Some((app, name)) => format!("{app}_{}", &hash([app, name])[..16]),
+        None if is_plain(id) => id.clone(),
+        None => format!("s_{}", &hash([id.as_str()])[..32]),
+    })
 }
 
 /// Whether a name stays as it is on its way to any upstream. A name that could be shortened, cleaned, or taken for the

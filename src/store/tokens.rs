@@ -5,7 +5,30 @@ use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Result, Tx, unix_now};
+use crate::access::{AppPermissions, IpRange};
 use crate::token::TokenDigest;
+
+/// What an app may do with its token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppRights {
+    /// Whether the app may send system messages and instructions.
+    pub instructions: bool,
+    /// Addresses from which the token may be used; `None` for all.
+    #[serde(default)]
+    pub networks: Option<Vec<IpRange>>,
+    /// The policy for permissions that agents ask for in the app's forge sessions.
+    #[serde(default)]
+    pub permissions: AppPermissions,
+    /// Whether the app may replace the operator's system text in `POST /run`.
+    #[serde(default)]
+    pub may_replace: bool,
+}
+
+impl Default for AppRights {
+    fn default() -> Self {
+        Self { instructions: true, networks: None, permissions: AppPermissions::Deny, may_replace: false }
+    }
+}
 
 /// An app, as the operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +45,27 @@ pub struct AppInfo {
     pub revoked: Option<i64>,
     /// Whether the app may send system messages and instructions.
     pub instructions: bool,
+    /// Addresses from which the token may be used; `None` for all.
+    #[serde(default)]
+    pub networks: Option<Vec<IpRange>>,
+    /// The policy for permissions in the app's forge sessions.
+    #[serde(default)]
+    pub permissions: AppPermissions,
+    /// Whether the app may replace the operator's system text in `POST /run`.
+    #[serde(default)]
+    pub may_replace: bool,
+}
+
+impl AppInfo {
+    /// What the app may do.
+    pub fn rights(&self) -> AppRights {
+        AppRights {
+            instructions: self.instructions,
+            networks: self.networks.clone(),
+            permissions: self.permissions.clone(),
+            may_replace: self.may_replace,
+        }
+    }
 }
 
 /// A valid token, as the authentication looks it up.
@@ -31,42 +75,62 @@ pub struct TokenRecord {
     pub app: String,
     /// Hash that a presented token is compared with.
     pub digest: Vec<u8>,
-    /// Whether the app may send system messages and instructions.
-    pub instructions: bool,
+    /// What the app may do.
+    pub rights: AppRights,
 }
 
+/// Columns of the rights, in the order that [`read_rights`] expects.
+const RIGHTS: &str = "instructions, networks, permissions, may_replace";
+
 impl Tx<'_> {
-    /// Gives an app a token, in place of an earlier one. `instructions` allows it system messages. `false` if a token
-    /// with this id exists.
-    pub fn add_token(&self, app: &str, token: &TokenDigest, instructions: bool) -> Result<bool> {
+    /// Gives an app a token with these rights, in place of an earlier one. `false` if a token with this id exists.
+    pub fn add_token(&self, app: &str, token: &TokenDigest, rights: &AppRights) -> Result<bool> {
+        let networks = rights.networks.as_ref().map(serde_json::to_string).transpose()?;
+        let permissions = serde_json::to_string(&rights.permissions)?;
         let added = self
             .conn
             .prepare_cached(
-                "INSERT INTO tokens (app, id, digest, created, instructions) SELECT ?1, ?2, ?3, ?4, ?5
-                     WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE id = ?2)
+                "INSERT INTO tokens (app, id, digest, created, instructions, networks, permissions, may_replace)
+                 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE NOT EXISTS (SELECT 1 FROM tokens WHERE id = ?2)
                  ON CONFLICT (app) DO UPDATE
                      SET id = excluded.id, digest = excluded.digest, created = excluded.created,
-                         used = NULL, revoked = NULL, instructions = excluded.instructions",
+                         used = NULL, revoked = NULL, instructions = excluded.instructions,
+                         networks = excluded.networks, permissions = excluded.permissions,
+                         may_replace = excluded.may_replace",
             )?
-            .execute(params![app, token.id, token.digest, unix_now(), instructions])?;
+            .execute(params![
+                app,
+                token.id,
+                token.digest,
+                unix_now(),
+                rights.instructions,
+                networks,
+                permissions,
+                rights.may_replace
+            ])?;
         Ok(added > 0)
     }
 
     /// Every app, by name.
     pub fn apps(&self) -> Result<Vec<AppInfo>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT app, id, created, used, revoked, instructions FROM tokens ORDER BY app",
-        )?;
-        let rows = query.query_map([], read_app)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT app, id, created, used, revoked, {RIGHTS} FROM tokens ORDER BY app"
+        ))?;
+        let mut rows = query.query([])?;
+        let mut apps = Vec::new();
+        while let Some(row) = rows.next()? {
+            apps.push(read_app(row)?);
+        }
+        Ok(apps)
     }
 
     /// The app with this name.
     pub fn app(&self, name: &str) -> Result<Option<AppInfo>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT app, id, created, used, revoked, instructions FROM tokens WHERE app = ?1",
-        )?;
-        Ok(query.query_row([name], read_app).optional()?)
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT app, id, created, used, revoked, {RIGHTS} FROM tokens WHERE app = ?1"
+        ))?;
+        let mut rows = query.query([name])?;
+        rows.next()?.map(read_app).transpose()
     }
 
     /// Revokes an app's token. `false` if it has no valid one.
@@ -80,13 +144,12 @@ impl Tx<'_> {
 
     /// The valid token with this public id.
     pub fn token(&self, id: &str) -> Result<Option<TokenRecord>> {
-        let mut query = self.conn.prepare_cached(
-            "SELECT app, digest, instructions FROM tokens WHERE id = ?1 AND revoked IS NULL",
-        )?;
-        let found = query.query_row([id], |row| {
-            Ok(TokenRecord { app: row.get(0)?, digest: row.get(1)?, instructions: row.get(2)? })
-        });
-        Ok(found.optional()?)
+        let mut query = self.conn.prepare_cached(&format!(
+            "SELECT app, digest, {RIGHTS} FROM tokens WHERE id = ?1 AND revoked IS NULL"
+        ))?;
+        let mut rows = query.query([id])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        Ok(Some(TokenRecord { app: row.get(0)?, digest: row.get(1)?, rights: read_rights(row, 2)? }))
     }
 
     /// Whether an app has a valid token. The owner, whose name is empty, needs none.
@@ -116,14 +179,30 @@ impl Tx<'_> {
     }
 }
 
-fn read_app(row: &rusqlite::Row<'_>) -> rusqlite::Result<AppInfo> {
+fn read_app(row: &rusqlite::Row<'_>) -> Result<AppInfo> {
+    let AppRights { instructions, networks, permissions, may_replace } = read_rights(row, 5)?;
     Ok(AppInfo {
         name: row.get(0)?,
         token: row.get(1)?,
         created: row.get(2)?,
         used: row.get(3)?,
         revoked: row.get(4)?,
-        instructions: row.get(5)?,
+        instructions,
+        networks,
+        permissions,
+        may_replace,
+    })
+}
+
+/// Reads [`RIGHTS`], the first of which has the index `first`. A damaged value is an error: it must not allow more.
+fn read_rights(row: &rusqlite::Row<'_>, first: usize) -> Result<AppRights> {
+    let (networks, permissions): (Option<String>, Option<String>) =
+        (row.get(first + 1)?, row.get(first + 2)?);
+    Ok(AppRights {
+        instructions: row.get(first)?,
+        networks: networks.as_deref().map(serde_json::from_str).transpose()?,
+        permissions: permissions.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        may_replace: row.get(first + 3)?,
     })
 }
 
@@ -140,18 +219,24 @@ mod tests {
     #[tokio::test]
     async fn a_token_counts_until_it_is_revoked_or_replaced() {
         let (_dir, store) = temporary();
-        let (one, two) = (token::make().unwrap(), token::make().unwrap());
+        let (one, two) = (token::make(token::PREFIX).unwrap(), token::make(token::FORGE_PREFIX).unwrap());
         let (old, new) = (kept(&one), kept(&two));
+        let rights = AppRights {
+            instructions: false,
+            networks: Some(vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()]),
+            permissions: AppPermissions::Allow(vec!["ls".to_owned()]),
+            may_replace: true,
+        };
         store
             .write(move |tx| {
                 assert_eq!(tx.app("forge")?, None);
                 assert!(!tx.app_may_ask("forge")?);
-                assert!(tx.add_token("forge", &old, false)?);
+                assert!(tx.add_token("forge", &old, &rights)?);
                 let digest = old.digest.to_vec();
-                let record = TokenRecord { app: "forge".to_owned(), digest, instructions: false };
+                let record = TokenRecord { app: "forge".to_owned(), digest, rights };
                 assert_eq!(tx.token(&old.id)?, Some(record));
                 assert!(tx.app_may_ask("forge")?);
-                assert!(!tx.add_token("other", &old, true)?, "an id is one token's");
+                assert!(!tx.add_token("other", &old, &AppRights::default())?, "an id is one token's");
                 assert!(!tx.app_may_ask("other")?);
 
                 assert_eq!(tx.revoked_app(&old.id)?, None);
@@ -164,11 +249,11 @@ mod tests {
                 assert_eq!(tx.token(&old.id)?, None);
                 assert_eq!(tx.revoked_app(&old.id)?.as_deref(), Some("forge"));
 
-                assert!(tx.add_token("forge", &new, true)?);
+                assert!(tx.add_token("forge", &new, &AppRights::default())?);
                 assert_eq!(tx.token(&old.id)?, None, "the old one is unknown now");
                 assert_eq!(
-                    tx.token(&new.id)?.map(|token| (token.app, token.instructions)),
-                    Some(("forge".to_owned(), true))
+                    tx.token(&new.id)?.map(|token| (token.app, token.rights)),
+                    Some(("forge".to_owned(), AppRights::default()))
                 );
                 assert!(tx.app_may_ask("forge")?);
                 let apps = tx.apps()?;

@@ -26,6 +26,13 @@ impl Turns {
         });
     }
 
+    /// Tells agents of every session that is over, like [`Turns::end_sessions`], and returns when they have been told.
+    pub async fn end_sessions_now(&self) {
+        if let Err(error) = self.tell_ends().await {
+            tracing::warn!(%error, "agents are told later that a session is over");
+        }
+    }
+
     /// Tells agents of sessions that expire, until the process is about to end.
     pub(super) fn end_expired_sessions(self: &Arc<Self>) {
         let (turns, expired) = (Arc::downgrade(self), self.store.expired());

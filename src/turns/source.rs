@@ -218,8 +218,23 @@ pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
             (turn.memory, turn.hops) = (request.memory.clone(), request.hops);
             // An app is no room, but it may relay for one.
             turn.origin = request.origin.clone();
+            if let Some(forge) = &request.forge {
+                turn.folder = Some(forge.folder.clone());
+                turn.wants_raw = true;
+            }
         }
     }
+}
+
+/// Whether the system text of the source stands alone, in place of the operator's.
+pub(super) fn replaces_system(source: &TurnSource) -> bool {
+    let forge = source.app().and_then(|request| request.forge.as_ref());
+    forge.is_some_and(|forge| forge.replaces_system)
+}
+
+/// The model that the source asks for, besides one that was chosen for the session.
+pub(super) fn wanted_model(source: &TurnSource) -> Option<String> {
+    source.app()?.forge.as_ref()?.model.clone()
 }
 
 /// The notes of a place. Nobody's own notes enter a prompt that others read the answer to.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::sink::TurnSink;
 use super::{RunningTurn, Turns, input_slot, prompt_text, source};
 use crate::agent::{
-    AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage, SharedAgent, TurnOrigin,
+    AgentKind, AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage, SharedAgent,
+    TurnOrigin,
 };
 use crate::ids::AgentName;
 use crate::media;
@@ -127,11 +128,20 @@ impl Turns {
             memory: None,
             notes: None,
             // A reload may have taken the model off the list since it was chosen.
-            model: session.chosen_model.clone().filter(|model| own.agent.about().models.contains(model)),
+            model: source::wanted_model(&row.source).or_else(|| session.chosen_model.clone()).filter(
+                |model| {
+                    let about = own.agent.about();
+                    // Only a running agent of this kind knows its models.
+                    about.kind == AgentKind::Acp || about.models.contains(model)
+                },
+            ),
             // Settled when the request is stored.
             tokens_left: None,
             hops: 0,
             without_fallback: false,
+            // The surface that asked sets it in `source::describe`.
+            wants_raw: false,
+            folder: None,
             scratch: AgentScratch::default(),
         };
         source::describe(&row.source, &mut turn);
@@ -152,7 +162,8 @@ impl Turns {
     fn context(&self, row: &TurnRow, agent: &AgentName) -> String {
         let rules = self.live.now();
         let texts = [self.settings.context.as_str(), rules.agents.instructions(agent)];
-        let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        let is_replaced = source::replaces_system(&row.source);
+        let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty() && !is_replaced).collect();
         let own = source::system_text(&row.source, self.settings.names);
         prompt_text::context(&texts.join("\n\n"), own)
     }

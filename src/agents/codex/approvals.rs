@@ -16,10 +16,10 @@ mod user_input;
 
 use serde_json::{Value, json};
 
-use super::sorted_json::text_field;
 use crate::access::GrantScope;
 use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
 use crate::agents::jsonrpc::{IncomingMessage, RpcFault};
+use crate::agents::sorted_json::text_field;
 use crate::config::PermissionPolicy;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::util::code_span;
@@ -186,7 +186,8 @@ impl ApprovalContext<'_> {
                 DenyReason::Person
                 | DenyReason::TooLong
                 | DenyReason::NothingToJudge
-                | DenyReason::TooMany => Verdict::Declined,
+                | DenyReason::TooMany
+                | DenyReason::Policy => Verdict::Declined,
                 DenyReason::Gone | DenyReason::Failed => {
                     remark = Some(TextKey::CodexDeclinedUnasked.with("title", title));
                     Verdict::Declined

@@ -128,6 +128,7 @@ impl RuntimeControl {
         let configured = match table.agents.get(&agent) {
             None => return Err(FixedRuntime::NoAgent),
             Some(AgentSettings::Proxy(_)) => return Err(FixedRuntime::Proxy),
+            Some(AgentSettings::Acp(_)) => return Err(FixedRuntime::Acp),
             Some(AgentSettings::Codex(_)) => {
                 let runtime = AgentRuntime::CodexAppServer;
                 let (configured, is_switchable, narrows_access) = (runtime, false, false);

@@ -37,6 +37,7 @@ fn denied(reason: DenyReason, action: &str) -> ToolFailure {
         DenyReason::NothingToJudge => "it shows nothing that a person could judge",
         DenyReason::TooMany => "this turn has asked for permission too often",
         DenyReason::Failed => "the answer of a person could not be stored",
+        DenyReason::Policy => "the program that asks does not permit it. Do not try it again in another way",
     };
     refused(action, why)
 }

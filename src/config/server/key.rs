@@ -37,7 +37,7 @@ const STAND_INS: &[&str] = &[
 const ROWS: &[&str] = &["0123456789abcdef", "abcdefghijklmnop", "qwertyuiopasdfgh", "1234567890123456"];
 
 /// The fault of a key, as a phrase that follows its name; `None` for a good key.
-pub(super) fn fault(key: &str) -> Option<&'static str> {
+pub(in crate::config) fn fault(key: &str) -> Option<&'static str> {
     if key.chars().count() < SHORTEST {
         return Some("has fewer than 16 characters");
     }

@@ -5,7 +5,7 @@ use talaria_platform::config::NETWORK_KEYS;
 use talaria_platform::config::yaml_error::quoted;
 
 use super::*;
-use crate::config::{agents, file, mcp_servers, tool_sections};
+use crate::config::{agents, file, forge, mcp_servers, tool_sections};
 use crate::platforms::KINDS;
 
 const EXAMPLE: &str = include_str!("../../../docker/config.example.yaml");
@@ -28,7 +28,7 @@ fn the_keys_without_a_default_can_be_switched_on() {
     let scene = Scene::new().var("DOCS_TOKEN", "a token").file(switched_on());
     let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
     let names: Vec<_> = config.agents.entries.keys().map(|name| name.as_str()).collect();
-    assert_eq!(names, ["coder", "helper", "local", "proxy", "small"]);
+    assert_eq!(names, ["claude", "coder", "helper", "local", "proxy", "small"]);
     assert_eq!(config.agents.secrets().count(), 4);
     assert_eq!(config.platforms.len(), 1);
     // The example's key is not a real key, and its list of people names somebody whom no account lets in.
@@ -54,6 +54,7 @@ fn the_example_has_every_key() {
         (&["agents", "small"], keys_of::<agents::WorkSection>()),
         (&["agents", "coder"], keys_of::<agents::CodexSection>()),
         (&["agents", "coder", "permissions"], keys_of::<agents::CodexPermissionsSection>()),
+        (&["agents", "claude"], keys_of::<agents::AcpSection>()),
         (&["review"], keys_of::<tool_sections::ReviewSection>()),
         (&["terminal"], keys_of::<tool_sections::TerminalSection>()),
         (&["budget"], keys_of::<tool_sections::BudgetSection>()),
@@ -61,6 +62,7 @@ fn the_example_has_every_key() {
         (&["agent"], keys_of::<file::AgentSection>()),
         (&["platforms", "console"], keys_of_kind("console")),
         (&["server"], keys_of::<file::ServerSection>()),
+        (&["forge"], keys_of::<forge::ForgeSection>()),
         (&["display"], keys_of::<file::DisplaySection>()),
         (&["store"], keys_of::<file::StoreSection>()),
         (&["log"], keys_of::<file::LogSection>()),

@@ -84,7 +84,7 @@ pub async fn chat(
     turn_headers: TurnHeaders,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let (SubmittedTurn { reader, session }, _) =
+    let (SubmittedTurn { reader, session, .. }, _) =
         ask(&server, &caller, name, &turn_headers, AnswerMode::Whole, body).await?;
     let run = reader.run.clone();
     let answer = reader.until_the_end(|end| match end.problem(&turn_headers) {
@@ -107,7 +107,7 @@ pub async fn chat_stream(
     turn_headers: TurnHeaders,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let (SubmittedTurn { reader, session }, asked) =
+    let (SubmittedTurn { reader, session, .. }, asked) =
         ask(&server, &caller, name, &turn_headers, AnswerMode::Streamed, body).await?;
     let run = reader.run.clone();
     let events =
@@ -131,6 +131,7 @@ async fn ask(
     let endpoint = if answer == AnswerMode::Streamed { "chat/stream" } else { "chat" };
     let turn_request = TurnRequest {
         fingerprint: fingerprint(&address(&name, endpoint), bytes),
+        forge: None,
         session,
         agent,
         spoken,

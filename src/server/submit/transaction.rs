@@ -8,9 +8,10 @@ use super::ResponseRecord;
 use crate::agent::SessionMessage;
 use crate::ids::{SessionId, TurnId};
 use crate::server::content::join_system;
-use crate::server::{ApiError, TurnLimits, responses};
+use crate::server::{ApiError, TurnLimits, forge, responses};
 use crate::store::{
-    ContinuationPoint, KeyLookup, NewSession, Result, StoredResponse, TurnRow, Tx, ephemeral_expiry,
+    ContinuationPoint, KeyLookup, NewForgeSession, NewSession, Result, StoredResponse, TurnAdmission,
+    TurnRow, Tx, ephemeral_expiry,
 };
 use crate::turn_source::{TurnSource, WhenUnread};
 
@@ -46,12 +47,14 @@ pub struct SubmitTransaction {
     pub keep: Option<ResponseRecord>,
     /// Why no agent takes the request, if so.
     pub no_agent: Option<ApiError>,
+    /// The forge session that begins with the turn, for a single request.
+    pub one_shot: Option<NewForgeSession>,
 }
 
 /// Result of the transaction.
 pub enum SubmitResult {
-    /// The turn waits in this session.
-    Anew(SessionId),
+    /// The turn waits in this session. Its number, if that is a forge session; otherwise 0.
+    Anew(SessionId, u64),
     /// An equal request was accepted before, as this turn.
     Before(TurnId),
     Refused(ApiError),
@@ -69,7 +72,11 @@ impl SubmitTransaction {
         if !self.has_capacity {
             return Ok(SubmitResult::Refused(TurnLimits::too_many_turns()));
         }
-        if let Some(problem) = self.find_session(tx)? {
+        let found = match self.is_for_forge() {
+            true => self.find_forge_session(tx)?,
+            false => self.find_session(tx)?,
+        };
+        if let Some(problem) = found {
             return Ok(SubmitResult::Refused(problem));
         }
         let Self { mut turn, app, key, digest, keep, .. } = self;
@@ -89,7 +96,9 @@ impl SubmitTransaction {
                 &StoredResponse::new(responses::id_of(&turn.id), &turn, previous, request),
             )?;
         }
-        Ok(SubmitResult::Anew(turn.session))
+        let index =
+            turn.source.app().and_then(|request| request.forge.as_ref()).map_or(0, |forge| forge.index);
+        Ok(SubmitResult::Anew(turn.session, index))
     }
 
     /// The result that follows from the idempotency key alone, if any.
@@ -106,6 +115,30 @@ impl SubmitTransaction {
         })
     }
 
+    fn is_for_forge(&self) -> bool {
+        self.turn.source.app().is_some_and(|request| request.forge.is_some())
+    }
+
+    /// Finds the forge session, or begins the one of a single request, and counts the turn in it. Returns the reason if the
+    /// session takes no turn now.
+    fn find_forge_session(&mut self, tx: &Tx<'_>) -> Result<Option<ApiError>> {
+        if let Some(one_shot) = &self.one_shot {
+            tx.create_one_shot(one_shot)?;
+        }
+        let index = match tx.admit_forge_turn(&self.turn.session, &self.turn.id)? {
+            TurnAdmission::Absent => return Ok(Some(ApiError::no_session())),
+            TurnAdmission::Closed => return Ok(Some(forge::closed())),
+            TurnAdmission::Busy => return Ok(Some(forge::busy())),
+            TurnAdmission::Admitted(index) => index,
+        };
+        if let TurnSource::App(request) = &mut self.turn.source
+            && let Some(forge) = &mut request.forge
+        {
+            forge.index = index;
+        }
+        Ok(None)
+    }
+
     /// Finds or creates the session. Returns the reason if the request must not use it.
     fn find_session(&mut self, tx: &Tx<'_>) -> Result<Option<ApiError>> {
         // A session that belongs to no response expires when nobody can ask for its answer any more.
@@ -120,6 +153,10 @@ impl SubmitTransaction {
             }
         }
         let session = &self.turn.session;
+        // Its turns are counted, one at a time, and have a folder.
+        if tx.forge_session(session)?.is_some() {
+            return Ok(Some(forge::elsewhere()));
+        }
         match (tx.has_session(session)?, self.must_exist) {
             (false, true) => return Ok(Some(ApiError::no_session())),
             (false, false) => {

@@ -90,7 +90,7 @@ impl AskTask {
                 }
                 choice
             }
-            Ok(AskOpening::Granted(scope)) => AskChoice::Allow(scope),
+            Ok(AskOpening::Granted(choice)) => choice,
             // The ask was never open, so nobody waits to hear of its end.
             Ok(AskOpening::Denied(DenyReason::Restart)) => AskChoice::Deny(DenyReason::Restart),
             Ok(AskOpening::Denied(reason)) => {

@@ -4,7 +4,7 @@ use talaria_platform::SendKey;
 use tokio_util::sync::CancellationToken;
 
 use super::message::{ask_message, ask_text, tell};
-use crate::access::GrantScope;
+use crate::access::{GrantScope, PermissionDecision};
 use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, AskId};
@@ -33,8 +33,8 @@ const TITLE: usize = 120;
 pub(super) enum AskOpening {
     /// The ask is stored at this position and waits for an answer.
     Waits(Box<AskRow>, AskPosition),
-    /// An approval for longer than once still holds.
-    Granted(GrantScope),
+    /// It is allowed without a question: an approval for longer than once still holds, or the app's policy permits it.
+    Granted(AskChoice),
     /// A rule denied it; nobody was asked.
     Denied(DenyReason),
 }
@@ -72,10 +72,13 @@ impl OpenAskTx<'_> {
             self.tell(id.end_key(), &TextKey::AskUnshowable.with("title", title))?;
             return self.deny(reason);
         }
+        if let Some(decided) = self.by_policy()? {
+            return Ok(decided);
+        }
         if let Some((scope, by)) = self.granted()? {
             let (form, choice) = (&self.ask.form, AskChoice::Allow(scope));
             tx.audit_decision(turn, &self.digest, form, &by, &choice, "granted")?;
-            return Ok(AskOpening::Granted(scope));
+            return Ok(AskOpening::Granted(choice));
         }
         let (asked, open) = tx.asked_by(&turn.id)?;
         if asked >= PER_TURN || open >= OPEN {
@@ -110,6 +113,24 @@ impl OpenAskTx<'_> {
             }
             // An app gets all of it as data, so only an empty detail cannot be judged.
             TurnSource::App(_) => self.ask.detail.trim().is_empty().then_some(DenyReason::NothingToJudge),
+        }
+    }
+
+    /// The decision of the app's policy about a turn of a forge session; `None` where somebody is to be asked.
+    fn by_policy(&self) -> Result<Option<AskOpening>> {
+        let forge = self.turn.source.app().and_then(|request| request.forge.as_deref());
+        let Some(forge) = forge else { return Ok(None) };
+        match forge.permissions.decide(&self.ask.detail) {
+            PermissionDecision::Ask => Ok(None),
+            PermissionDecision::Deny => self.deny(DenyReason::Policy).map(Some),
+            PermissionDecision::AllowOnce => match self.ask.form.allow_once() {
+                Some(choice) => {
+                    let form = &self.ask.form;
+                    self.tx.audit_decision(self.turn, &self.digest, form, GATEWAY, &choice, "policy")?;
+                    Ok(Some(AskOpening::Granted(choice)))
+                }
+                None => self.deny(DenyReason::Policy).map(Some),
+            },
         }
     }
 

@@ -10,7 +10,7 @@ use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
     RewindSupport, TurnEnd, TurnEvent,
 };
-use talaria::server::ServerSettings;
+use talaria::server::{ForgeSettings, ServerSettings};
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -78,6 +78,7 @@ fn settings() -> ServerSettings {
         origins: Vec::new(),
         model: "m".to_owned(),
         runs: (5000, 5000),
+        forge: ForgeSettings::default(),
     }
 }
 

@@ -120,6 +120,8 @@ pub struct Heard {
     pub key: String,
     pub images: Vec<PromptImage>,
     pub files: Vec<Attachment>,
+    /// The session's own folder, if it has one.
+    pub folder: Option<std::path::PathBuf>,
     pub origin: TurnOrigin,
     pub resumed: bool,
     /// Its own report about the session, as it was given back.
@@ -342,6 +344,7 @@ impl Agent for Scripted {
                 key: turn.key.clone(),
                 images,
                 files,
+                folder: turn.folder.clone(),
                 origin: turn.origin.clone(),
                 resumed: turn.attempt == AttemptKind::Resume,
                 upstream: turn.upstream.clone(),

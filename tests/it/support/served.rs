@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use talaria::server::ServerSettings;
+use talaria::server::{ForgeSettings, ServerSettings};
 use talaria::store::{AuditFilter, AuditRow};
 
 use super::gateway::{Setup, TestGateway};
@@ -35,6 +35,7 @@ pub fn settings() -> ServerSettings {
         origins: Vec::new(),
         model: "talaria".to_owned(),
         runs: (2000, 200),
+        forge: ForgeSettings::default(),
     }
 }
 

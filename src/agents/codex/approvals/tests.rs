@@ -240,6 +240,7 @@ async fn every_denial_has_its_answer() {
         (DenyReason::TooLong, "decline", false, ""),
         (DenyReason::NothingToJudge, "decline", false, ""),
         (DenyReason::TooMany, "decline", false, ""),
+        (DenyReason::Policy, "decline", false, ""),
         (DenyReason::Gone, "decline", false, "Declined, because nobody here could be asked: run a command"),
         (DenyReason::Failed, "decline", false, "Declined, because nobody here could be asked: run a command"),
     ] {

@@ -59,7 +59,7 @@ impl MigratedAgent {
                 let switch = model.switch.as_ref()?;
                 (&switch.codex, switch.servers.clone(), true)
             }
-            AgentSettings::Proxy(_) => return None,
+            AgentSettings::Proxy(_) | AgentSettings::Acp(_) => return None,
         };
         Some(Self { name: name.clone(), codex: codex.clone(), servers, is_switched })
     }

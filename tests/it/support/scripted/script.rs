@@ -36,6 +36,8 @@ enum Does {
     Uses(TokenUsage),
     Records(SessionMessage),
     Reports(serde_json::Value),
+    Facts(serde_json::Value),
+    Line(String),
     Whole(String),
     Waits(Duration),
     Hangs,
@@ -117,6 +119,16 @@ impl Script {
     /// Reports something about the session.
     pub fn reports(self, report: serde_json::Value) -> Self {
         self.does(Does::Reports(report))
+    }
+
+    /// Reports names and values about the run.
+    pub fn facts(self, facts: serde_json::Value) -> Self {
+        self.does(Does::Facts(facts))
+    }
+
+    /// Passes on lines of its own protocol.
+    pub fn lines<'a>(self, lines: impl IntoIterator<Item = &'a str>) -> Self {
+        lines.into_iter().fold(self, |script, line| script.does(Does::Line(line.to_owned())))
     }
 
     pub fn waits(self, pause: Duration) -> Self {
@@ -207,6 +219,10 @@ impl Script {
                 Does::Uses(usage) => out.emit(TurnEvent::Usage(usage)),
                 Does::Records(record) => out.record(record).await?,
                 Does::Reports(report) => out.emit(TurnEvent::Upstream(report)),
+                Does::Facts(facts) => {
+                    out.emit(TurnEvent::Facts(facts.as_object().cloned().unwrap_or_default()));
+                }
+                Does::Line(line) => out.emit(TurnEvent::Raw(&line)),
                 Does::Whole(text) => out.replace_text(&text),
                 Does::Waits(pause) => tokio::select! {
                     () = tokio::time::sleep(pause) => {}

@@ -1,0 +1,144 @@
+//! The folders of forge sessions and the files that apps upload, below one folder of the state folder.
+//!
+//! `sessions/<name>` is the working folder of a session, for its agent alone; `uploads/<digest>` is an uploaded file. All
+//! calls that touch the disk run on blocking threads. Whatever no row of the store knows is removed by the sweeper.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Semaphore;
+
+use crate::ids::SessionId;
+use crate::server::ApiError;
+use crate::store::{self, Store};
+
+/// Uploads at once, of all apps.
+const UPLOADS: usize = 16;
+
+/// Age at which a file that no row knows is nobody's. An upload that is under way is younger: it has a deadline.
+const ABANDONED: Duration = Duration::from_secs(20 * 60);
+
+/// The folders of one server.
+pub struct ForgeFolders {
+    root: PathBuf,
+    /// One permit for each upload.
+    pub uploads: Arc<Semaphore>,
+}
+
+impl ForgeFolders {
+    /// Folders below `root`. Nothing is made yet.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), uploads: Arc::new(Semaphore::new(UPLOADS)) }
+    }
+
+    /// The working folder of a session.
+    pub fn of_session(&self, session: &SessionId) -> PathBuf {
+        self.sessions().join(store::folder_name(session).0)
+    }
+
+    /// The file with the content of an upload.
+    pub fn of_upload(&self, digest: &str) -> PathBuf {
+        self.uploads_folder().join(digest)
+    }
+
+    /// Makes the working folder of a session, unless it is there.
+    pub async fn make_for_session(&self, session: &SessionId) -> Result<PathBuf, ApiError> {
+        let folder = self.of_session(session);
+        on_disk(move || make(&folder).map(|()| folder)).await
+    }
+
+    /// Makes the folder of uploads, unless it is there.
+    pub async fn make_for_uploads(&self) -> Result<(), ApiError> {
+        let folder = self.uploads_folder();
+        on_disk(move || make(&folder)).await
+    }
+
+    /// Removes the folders of sessions that are gone and files that nobody knows. What cannot be removed is tried again by
+    /// the next sweep.
+    pub async fn remove_abandoned(&self, store: &Store) -> Result<(), ApiError> {
+        let (sessions, uploads) = (self.sessions(), self.uploads_folder());
+        // Listed before the store is read: a folder is made only after its row, and a file long before it is old.
+        let found = on_disk(move || Ok((names(&sessions)?, names(&uploads)?))).await?;
+        let known = store.read(|tx| Ok((tx.forge_folders()?, tx.forge_file_names()?))).await?;
+        let folders = unknown(found.0, known.0);
+        let files = unknown(found.1, known.1);
+        let (sessions, uploads) = (self.sessions(), self.uploads_folder());
+        on_disk(move || {
+            folders.iter().for_each(|name| tell(name, fs::remove_dir_all(sessions.join(name))));
+            for name in &files {
+                let path = uploads.join(name);
+                if is_old(&path) {
+                    tell(name, fs::remove_file(path));
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes the folder of a session that is gone.
+    pub async fn remove_of_session(&self, session: &SessionId) {
+        let folder = self.of_session(session);
+        let removed = on_disk(move || {
+            tell(&folder.display().to_string(), fs::remove_dir_all(&folder));
+            Ok(())
+        });
+        // The sweeper tries again.
+        let _ = removed.await;
+    }
+
+    fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    fn uploads_folder(&self) -> PathBuf {
+        self.root.join("uploads")
+    }
+}
+
+/// Runs work on the disk on a blocking thread.
+pub async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(ApiError::mistake)?;
+    done.map_err(ApiError::mistake)
+}
+
+/// Makes a folder and those above it for this user alone.
+fn make(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Names in a folder; none if it is not there.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let name = |entry: io::Result<fs::DirEntry>| Some(entry.ok()?.file_name().to_string_lossy().into_owned());
+    Ok(entries.filter_map(name).collect())
+}
+
+fn unknown(found: Vec<String>, known: Vec<String>) -> Vec<String> {
+    let known: HashSet<_> = known.into_iter().collect();
+    found.into_iter().filter(|name| !known.contains(name)).collect()
+}
+
+fn is_old(path: &Path) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > ABANDONED))
+}
+
+fn tell(name: &str, removed: io::Result<()>) {
+    match removed {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(name, %error, "a folder of a deleted session cannot be removed"),
+    }
+}

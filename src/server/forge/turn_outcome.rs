@@ -1,0 +1,163 @@
+//! How a turn ended, in the words of this surface.
+
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::error_form::short;
+use crate::reply::TurnOutcome;
+use crate::server::turn_result::TurnResult;
+
+/// Name of the fact in which an agent says why it stopped.
+const STOP_REASON: &str = "stop_reason";
+
+/// Name of the fact with the last words of an agent's process.
+const STDERR: &str = "stderr";
+
+/// Name of the fact of an agent that could not load its session again.
+const SESSION_LOST: &str = "session_lost";
+
+/// Characters of `stderr` in an answer.
+const STDERR_CHARS: usize = 2_000;
+
+/// The end of a turn.
+pub struct ForgeEnd {
+    /// The agent ended as it wanted, or was stopped: there is an answer.
+    pub ok: bool,
+    /// Why the turn ended; the agent's own word where it has one.
+    pub stop_reason: String,
+    /// Code and sentence of a failure.
+    pub error: Option<(String, String)>,
+    /// Last words of the agent's process.
+    pub stderr: String,
+    /// The agent has lost the session, which is to be closed.
+    pub session_lost: bool,
+}
+
+impl ForgeEnd {
+    /// The end of a turn with this result; `None` for a turn that did not end in time.
+    pub fn of(result: Option<&TurnResult>, timed_out: bool) -> Self {
+        let Some(result) = result else { return Self::timeout() };
+        let fact = |name: &str| result.fact(name).filter(|text| !text.is_empty());
+        let session_lost = result.facts.get(SESSION_LOST) == Some(&Value::Bool(true));
+        let stop_reason = match &result.outcome {
+            TurnOutcome::Done => fact(STOP_REASON).unwrap_or_else(|| "end_turn".to_owned()),
+            TurnOutcome::Limit => fact(STOP_REASON).unwrap_or_else(|| "max_tokens".to_owned()),
+            // Whatever an agent says about a turn that we stopped for its time: that is why.
+            _ if timed_out => return Self { stderr: stderr(fact(STDERR)), ..Self::timeout() },
+            TurnOutcome::Stopped | TurnOutcome::Cancelled { .. } => "cancelled".to_owned(),
+            TurnOutcome::Interrupted => "interrupted".to_owned(),
+            TurnOutcome::CutShort { .. }
+            | TurnOutcome::Failed { .. }
+            | TurnOutcome::Unavailable { .. }
+            | TurnOutcome::Unknown { .. } => "error".to_owned(),
+        };
+        let code = if session_lost { SESSION_LOST } else { result.code() };
+        let error = result.failure.as_ref().map(|failure| {
+            let closed = if session_lost { "; the session is closed, begin a new one" } else { "" };
+            (code.to_owned(), short(&format!("{}{closed}", failure.trim_end_matches('.'))))
+        });
+        Self { ok: error.is_none(), stop_reason, error, stderr: stderr(fact(STDERR)), session_lost }
+    }
+
+    fn timeout() -> Self {
+        let stop_reason = "timeout".to_owned();
+        Self { ok: true, stop_reason, error: None, stderr: String::new(), session_lost: false }
+    }
+
+    /// Whether the turn was ended by its time limit.
+    pub fn is_timeout(&self) -> bool {
+        self.ok && self.stop_reason == "timeout"
+    }
+
+    /// HTTP status of an answer to `POST …/turn`.
+    pub fn status(&self) -> StatusCode {
+        if self.ok { StatusCode::OK } else { StatusCode::BAD_GATEWAY }
+    }
+
+    /// The fields of an answer that tell the end.
+    pub fn fields(&self, session: &str, turn_index: u64, duration_ms: u64) -> Map<String, Value> {
+        let mut fields = Map::new();
+        let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+        set("ok", json!(self.ok));
+        set("session_id", json!(session));
+        set("stop_reason", json!(self.stop_reason));
+        set("turn_index", json!(turn_index));
+        set("duration_ms", json!(duration_ms));
+        if let Some((error, detail)) = &self.error {
+            set("error", json!(error));
+            set("detail", json!(detail));
+        }
+        fields
+    }
+}
+
+/// The last characters of a text.
+fn stderr(text: Option<String>) -> String {
+    let text = text.unwrap_or_default();
+    let skipped = text.chars().count().saturating_sub(STDERR_CHARS);
+    text.chars().skip(skipped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::TokenUsage;
+
+    fn result(outcome: TurnOutcome, facts: Value) -> TurnResult {
+        TurnResult {
+            text: std::sync::Arc::default(),
+            in_short: false,
+            text_replaced: false,
+            failure: matches!(outcome, TurnOutcome::Failed { .. } | TurnOutcome::Interrupted)
+                .then(|| "It broke.".to_owned()),
+            outcome,
+            usage: TokenUsage::default(),
+            facts: facts.as_object().cloned().unwrap_or_default(),
+            transcript: Vec::new(),
+        }
+    }
+
+    fn failed() -> TurnOutcome {
+        TurnOutcome::Failed { words: crate::i18n::TextKey::Stopped.into() }
+    }
+
+    #[test]
+    fn there_is_always_a_reason_and_the_agents_own_word_counts() {
+        for (outcome, facts, timed_out, reason, ok) in [
+            (TurnOutcome::Done, json!({}), false, "end_turn", true),
+            (TurnOutcome::Done, json!({}), true, "end_turn", true),
+            (TurnOutcome::Done, json!({ "stop_reason": "refusal" }), false, "refusal", true),
+            (TurnOutcome::Done, json!({ "stop_reason": "" }), false, "end_turn", true),
+            (TurnOutcome::Done, json!({ "stop_reason": null }), false, "end_turn", true),
+            (TurnOutcome::Limit, json!({}), false, "max_tokens", true),
+            (
+                TurnOutcome::Limit,
+                json!({ "stop_reason": "max_turn_requests" }),
+                false,
+                "max_turn_requests",
+                true,
+            ),
+            (TurnOutcome::Stopped, json!({}), false, "cancelled", true),
+            (TurnOutcome::Stopped, json!({ "stop_reason": "cancelled" }), true, "timeout", true),
+            (failed(), json!({}), true, "timeout", true),
+            (failed(), json!({}), false, "error", false),
+            (TurnOutcome::Interrupted, json!({}), false, "interrupted", false),
+        ] {
+            let end = ForgeEnd::of(Some(&result(outcome.clone(), facts)), timed_out);
+            assert_eq!((end.stop_reason.as_str(), end.ok), (reason, ok), "{outcome:?} {timed_out}");
+        }
+        assert!(ForgeEnd::of(None, false).is_timeout());
+    }
+
+    #[test]
+    fn a_lost_session_and_the_last_words_of_a_process_are_told() {
+        let facts = json!({ "session_lost": true, "stderr": format!("{}boom", "x".repeat(3_000)) });
+        let end = ForgeEnd::of(Some(&result(failed(), facts)), false);
+        assert!(end.session_lost && end.stderr.ends_with("boom") && end.stderr.len() == STDERR_CHARS);
+        let (code, detail) = end.error.unwrap();
+        assert_eq!(
+            (code.as_str(), detail.as_str()),
+            ("session_lost", "It broke; the session is closed, begin a new one")
+        );
+    }
+}

@@ -1,0 +1,490 @@
+//! Sessions of the forge surface: what they have beside their row in `sessions`, their limits, and their audit.
+//!
+//! Such a session is a session of its app like any other. Only turns of this surface run in it; they are counted, and at most
+//! one is open at a time.
+
+use rusqlite::{OptionalExtension as _, Row, params};
+use serde_json::{Map, Value};
+
+use super::idempotency::NewSession;
+use super::sessions::folder_name;
+use super::{Result, Tx, unix_now};
+use crate::ids::{AgentName, SessionId, TurnId};
+
+/// Time that the audit of a deleted session stays, in seconds.
+const AUDIT_KEPT: i64 = 30 * 24 * 60 * 60;
+
+/// Sessions that one sweep closes, and that it deletes. Other writers wait for it.
+const AT_ONCE: i64 = 200;
+
+/// Most sessions of a list.
+const LISTED: i64 = 1_000;
+
+/// Most audit rows of one session that are read.
+const EVENTS: i64 = 10_000;
+
+/// SQL condition for sessions in which a turn waits or runs.
+const IS_BUSY: &str = "EXISTS (SELECT 1 FROM turns WHERE turns.session = forge_sessions.session
+    AND state IN ('queued', 'dispatched', 'streaming', 'finalizing'))";
+
+/// A forge session as stored.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct ForgeSession {
+    pub session: SessionId,
+    pub app: String,
+    pub agent: AgentName,
+    pub model: Option<String>,
+    pub meta: Option<Map<String, Value>>,
+    pub one_shot: bool,
+    pub created: i64,
+    pub turns: u64,
+    pub last_turn: Option<i64>,
+    pub closed: Option<i64>,
+}
+
+/// A forge session that begins.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the schema says what each column is")]
+pub struct NewForgeSession {
+    pub session: SessionId,
+    pub app: String,
+    pub agent: AgentName,
+    pub model: Option<String>,
+    pub meta: Option<Map<String, Value>>,
+}
+
+/// Whether a turn may be added to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnAdmission {
+    /// There is no such session.
+    Absent,
+    /// The session was closed.
+    Closed,
+    /// A turn of the session has not ended.
+    Busy,
+    /// The turn is counted; its number, from 1.
+    Admitted(u64),
+}
+
+/// Result of closing a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloseResult {
+    /// There is no such session.
+    Absent,
+    /// The session was closed before.
+    AlreadyClosed,
+    /// The session is closed now. These turns of it were asked to stop.
+    Closed(Vec<TurnId>),
+}
+
+/// The age at which sessions are closed and deleted, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SweepLimits {
+    /// Time since the last turn, or since the beginning, after which a session is closed.
+    pub ttl: i64,
+    /// Time since its close after which a session is deleted.
+    pub hard_ttl: i64,
+}
+
+/// Number of sessions that a sweep closed and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepCounts {
+    /// Sessions that were closed because nobody used them.
+    pub soft_closed: u64,
+    /// Sessions that were deleted.
+    pub hard_deleted: u64,
+}
+
+/// Kind of an audit row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForgeEventKind {
+    /// The session began.
+    Create,
+    /// A turn was accepted.
+    Turn,
+    /// The app closed the session, or its agent lost it.
+    Close,
+    /// The sweeper closed the session.
+    SweepClose,
+    /// The session was deleted.
+    HardDelete,
+}
+
+/// An audit row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgeEvent {
+    /// Name of the event.
+    pub event: String,
+    /// Time in seconds since 1970.
+    pub at: i64,
+    /// The accepted turn.
+    pub turn: Option<TurnId>,
+}
+
+impl ForgeEventKind {
+    /// Name in the store and over HTTP.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Turn => "turn",
+            Self::Close => "close",
+            Self::SweepClose => "sweep_close",
+            Self::HardDelete => "hard_delete",
+        }
+    }
+}
+
+const COLUMNS: &str = "session, app, agent, model, meta, one_shot, created, turns, last_turn, closed";
+
+impl Tx<'_> {
+    /// Begins a session. `None` if `most` sessions of all apps are open already.
+    pub fn create_forge_session(&self, new: &NewForgeSession, most: usize) -> Result<Option<ForgeSession>> {
+        if self.open_forge_sessions(None)? >= most as u64 {
+            return Ok(None);
+        }
+        self.tx_create(new, false)?;
+        self.forge_session(&new.session)
+    }
+
+    /// Begins the session of a single request. It counts for no limit: a turn of it is open from the same transaction on.
+    pub fn create_one_shot(&self, new: &NewForgeSession) -> Result<()> {
+        self.tx_create(new, true)
+    }
+
+    fn tx_create(&self, new: &NewForgeSession, one_shot: bool) -> Result<()> {
+        self.create_session(&NewSession {
+            agent: Some(new.agent.clone()),
+            model: new.model.clone(),
+            ..NewSession::new(&new.session, &new.app)
+        })?;
+        let meta = new.meta.as_ref().map(serde_json::to_string).transpose()?;
+        self.conn
+            .prepare_cached(
+                "INSERT INTO forge_sessions (session, app, agent, model, meta, one_shot, created)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                new.session.0,
+                new.app,
+                new.agent.as_str(),
+                new.model,
+                meta,
+                one_shot,
+                unix_now()
+            ])?;
+        self.add_forge_event(&new.session, &new.app, ForgeEventKind::Create, None)
+    }
+
+    /// Number of open sessions: of one app, or of all of them.
+    pub fn open_forge_sessions(&self, app: Option<&str>) -> Result<u64> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FROM forge_sessions
+             WHERE closed IS NULL AND one_shot = 0 AND (?1 IS NULL OR app = ?1)",
+        )?;
+        Ok(query.query_row([app], |row| row.get(0))?)
+    }
+
+    /// The session with this id.
+    pub fn forge_session(&self, id: &SessionId) -> Result<Option<ForgeSession>> {
+        let sql = format!("SELECT {COLUMNS} FROM forge_sessions WHERE session = ?1");
+        let mut query = self.conn.prepare_cached(&sql)?;
+        let mut rows = query.query([&id.0])?;
+        rows.next()?.map(read_session).transpose()
+    }
+
+    /// Sessions of an app, the newest first; without the closed ones unless `with_closed`.
+    pub fn forge_sessions(&self, app: &str, with_closed: bool) -> Result<Vec<ForgeSession>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM forge_sessions WHERE app = ?1 AND one_shot = 0 AND (?2 OR closed IS NULL)
+             ORDER BY created DESC, session LIMIT ?3"
+        );
+        let mut query = self.conn.prepare_cached(&sql)?;
+        let mut rows = query.query(params![app, with_closed, LISTED])?;
+        let mut sessions = Vec::new();
+        while let Some(row) = rows.next()? {
+            sessions.push(read_session(row)?);
+        }
+        Ok(sessions)
+    }
+
+    /// Counts a turn that is about to be stored, if the session takes one.
+    pub fn admit_forge_turn(&self, id: &SessionId, turn: &TurnId) -> Result<TurnAdmission> {
+        let Some(session) = self.forge_session(id)? else { return Ok(TurnAdmission::Absent) };
+        if session.closed.is_some() {
+            return Ok(TurnAdmission::Closed);
+        }
+        if !self.open_turns(id)?.is_empty() {
+            return Ok(TurnAdmission::Busy);
+        }
+        self.conn
+            .prepare_cached("UPDATE forge_sessions SET turns = turns + 1, last_turn = ?2 WHERE session = ?1")?
+            .execute(params![id.0, unix_now()])?;
+        self.add_forge_event(id, &session.app, ForgeEventKind::Turn, Some(turn))?;
+        Ok(TurnAdmission::Admitted(session.turns + 1))
+    }
+
+    /// The last turn of a session ended just now: the time until it is closed begins.
+    pub fn touch_forge_session(&self, id: &SessionId) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE forge_sessions SET last_turn = ?2 WHERE session = ?1 AND closed IS NULL")?
+            .execute(params![id.0, unix_now()])?;
+        Ok(())
+    }
+
+    /// Closes a session and asks its turns to stop. After the commit the caller stops them and lets the engine tell the
+    /// agents.
+    pub fn close_forge_session(&self, id: &SessionId, why: ForgeEventKind) -> Result<CloseResult> {
+        let Some(session) = self.forge_session(id)? else { return Ok(CloseResult::Absent) };
+        if session.closed.is_some() {
+            return Ok(CloseResult::AlreadyClosed);
+        }
+        self.conn
+            .prepare_cached("UPDATE forge_sessions SET closed = ?2 WHERE session = ?1")?
+            .execute(params![id.0, unix_now()])?;
+        let open: Vec<_> = self.open_turns(id)?.into_iter().map(|turn| turn.id).collect();
+        open.iter().try_for_each(|turn| self.ask_to_stop(turn))?;
+        self.add_forge_event(id, &session.app, why, None)?;
+        self.end_session(id, why.name())?;
+        Ok(CloseResult::Closed(open))
+    }
+
+    /// The single turn of a session is over: closes it, and forgets that it was one of this surface. Its question and
+    /// answer stay until `expires`, for a client that asks again with its key.
+    pub fn end_one_shot(&self, id: &SessionId, expires: i64) -> Result<()> {
+        let Some(session) = self.forge_session(id)?.filter(|session| session.one_shot) else { return Ok(()) };
+        self.add_forge_event(id, &session.app, ForgeEventKind::Close, None)?;
+        self.end_session(id, ForgeEventKind::Close.name())?;
+        self.conn
+            .prepare_cached("UPDATE sessions SET passing = 1, expires = ?2 WHERE id = ?1")?
+            .execute(params![id.0, expires])?;
+        self.conn.prepare_cached("DELETE FROM forge_sessions WHERE session = ?1")?.execute([&id.0])?;
+        Ok(())
+    }
+
+    /// Closes sessions that nobody uses, and deletes those that were closed long ago. A session whose turn has not ended is
+    /// left alone. A part of the work, if there is much of it: `true` if there may be more.
+    pub fn sweep_forge(&self, now: i64, limits: SweepLimits) -> Result<(SweepCounts, bool)> {
+        let SweepLimits { ttl, hard_ttl } = limits;
+        let idle = format!(
+            "closed IS NULL AND one_shot = 0 AND coalesce(last_turn, created) < ?1 AND NOT {IS_BUSY}"
+        );
+        let old = format!("closed < ?1 AND NOT {IS_BUSY}");
+        // A process that ended before it could clean up left these.
+        let left = format!("one_shot = 1 AND coalesce(last_turn, created) < ?1 AND NOT {IS_BUSY}");
+        let mut counts = SweepCounts::default();
+        let idle = self.sessions_where(&idle, now - ttl)?;
+        for id in &idle {
+            if matches!(self.close_forge_session(id, ForgeEventKind::SweepClose)?, CloseResult::Closed(_)) {
+                counts.soft_closed += 1;
+            }
+        }
+        let old = self.sessions_where(&old, now - hard_ttl)?;
+        for id in &old {
+            self.remove_session(id)?;
+            counts.hard_deleted += 1;
+        }
+        let left = self.sessions_where(&left, now - ttl)?;
+        left.iter().try_for_each(|id| self.remove_session(id))?;
+        self.prune_forge_events(now)?;
+        let most = AT_ONCE as usize;
+        Ok((counts, idle.len() == most || old.len() == most || left.len() == most))
+    }
+
+    fn sessions_where(&self, filter: &str, before: i64) -> Result<Vec<SessionId>> {
+        let sql = format!("SELECT session FROM forge_sessions WHERE {filter} LIMIT ?2");
+        let mut query = self.conn.prepare_cached(&sql)?;
+        let rows = query.query_map([before, AT_ONCE], |row| row.get(0).map(SessionId))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Names of the folders that sessions still need: of those that exist, and of those whose agent is yet to be told that
+    /// they are over.
+    pub fn forge_folders(&self) -> Result<Vec<String>> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT session FROM forge_sessions UNION SELECT session FROM agent_ends")?;
+        let rows = query.query_map([], |row| row.get(0).map(SessionId))?;
+        Ok(rows.map(|id| id.map(|id| folder_name(&id).0)).collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The audit of an app's session, oldest first; also of one that was deleted.
+    pub fn forge_events(&self, app: &str, id: &SessionId) -> Result<Vec<ForgeEvent>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT event, at, turn FROM forge_events WHERE session = ?1 AND app = ?2 ORDER BY seq LIMIT ?3",
+        )?;
+        let rows = query.query_map(params![id.0, app, EVENTS], |row| {
+            Ok(ForgeEvent {
+                event: row.get(0)?,
+                at: row.get(1)?,
+                turn: row.get::<_, Option<_>>(2)?.map(TurnId),
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn add_forge_event(
+        &self,
+        id: &SessionId,
+        app: &str,
+        kind: ForgeEventKind,
+        turn: Option<&TurnId>,
+    ) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO forge_events (session, app, event, turn, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![id.0, app, kind.name(), turn.map(|turn| &turn.0), unix_now()])?;
+        Ok(())
+    }
+
+    /// Deletes the audit of sessions that were deleted long ago, and of single requests that ended long ago.
+    fn prune_forge_events(&self, now: i64) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "DELETE FROM forge_events WHERE session IN
+                     (SELECT session FROM forge_events WHERE event = 'hard_delete' AND at < ?1)
+                 OR at < ?1 AND event IN ('close', 'create', 'turn')
+                     AND NOT EXISTS (SELECT 1 FROM forge_sessions WHERE forge_sessions.session = forge_events.session)
+                     AND NOT EXISTS (SELECT 1 FROM forge_events AS later
+                         WHERE later.session = forge_events.session AND later.at >= ?1)",
+            )?
+            .execute([now - AUDIT_KEPT])?;
+        Ok(())
+    }
+
+    /// A session is being removed.
+    pub(super) fn remove_forge_session(&self, id: &SessionId) -> Result<()> {
+        let app: Option<String> = self
+            .conn
+            .prepare_cached("DELETE FROM forge_sessions WHERE session = ?1 RETURNING app")?
+            .query_row([&id.0], |row| row.get(0))
+            .optional()?;
+        match app {
+            Some(app) => self.add_forge_event(id, &app, ForgeEventKind::HardDelete, None),
+            None => Ok(()),
+        }
+    }
+}
+
+fn read_session(row: &Row<'_>) -> Result<ForgeSession> {
+    let (agent, meta): (String, Option<String>) = (row.get(2)?, row.get(4)?);
+    Ok(ForgeSession {
+        session: SessionId(row.get(0)?),
+        app: row.get(1)?,
+        // Only names that were checked are stored.
+        agent: AgentName::new(&agent).unwrap_or_else(AgentName::guide),
+        model: row.get(3)?,
+        meta: meta.as_deref().map(serde_json::from_str).transpose()?,
+        one_shot: row.get(5)?,
+        created: row.get(6)?,
+        turns: row.get(7)?,
+        last_turn: row.get(8)?,
+        closed: row.get(9)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::temporary;
+
+    fn new(id: &str) -> NewForgeSession {
+        NewForgeSession {
+            session: SessionId(format!("forge/{id}")),
+            app: "forge".to_owned(),
+            agent: AgentName::local(),
+            model: None,
+            meta: None,
+        }
+    }
+
+    fn kinds(events: &[ForgeEvent]) -> String {
+        events.iter().map(|event| event.event.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn a_session_is_closed_when_it_is_idle_deleted_later_and_its_audit_stays_for_a_month() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                let limits = SweepLimits { ttl: 100, hard_ttl: 1_000 };
+                let id = new("one").session;
+                let made = tx.create_forge_session(&new("one"), 1)?.unwrap();
+                assert_eq!((made.turns, made.last_turn, made.closed), (0, None, None));
+                assert!(tx.create_forge_session(&new("two"), 1)?.is_none(), "one is the most");
+                let now = unix_now();
+                assert_eq!(tx.sweep_forge(now + 99, limits)?.0, SweepCounts::default());
+                let swept = tx.sweep_forge(now + 102, limits)?.0;
+                assert_eq!(swept, SweepCounts { soft_closed: 1, hard_deleted: 0 });
+                assert!(tx.forge_session(&id)?.unwrap().closed.is_some());
+                assert_eq!(tx.admit_forge_turn(&id, &TurnId("t".to_owned()))?, TurnAdmission::Closed);
+                assert!(tx.create_forge_session(&new("two"), 1)?.is_some(), "a closed one does not count");
+                assert_eq!(tx.forge_folders()?.len(), 2);
+                let swept = tx.sweep_forge(now + 1_003, limits)?.0;
+                assert_eq!(swept, SweepCounts { soft_closed: 1, hard_deleted: 1 });
+                assert_eq!((tx.forge_session(&id)?, tx.has_session(&id)?), (None, false));
+                assert_eq!(tx.forge_folders()?.len(), 1);
+                assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create sweep_close hard_delete");
+                assert_eq!(kinds(&tx.forge_events("other", &id)?), "");
+                tx.sweep_forge(now + AUDIT_KEPT - 5, limits)?;
+                assert_eq!(tx.forge_events("forge", &id)?.len(), 3);
+                tx.sweep_forge(now + AUDIT_KEPT + 5, limits)?;
+                assert_eq!(tx.forge_events("forge", &id)?, []);
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn turns_are_counted_from_one_and_a_close_happens_once() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                let id = new("one").session;
+                let turn = |name: &str| TurnId(name.to_owned());
+                assert_eq!(tx.admit_forge_turn(&id, &turn("t"))?, TurnAdmission::Absent);
+                assert_eq!(tx.close_forge_session(&id, ForgeEventKind::Close)?, CloseResult::Absent);
+                tx.create_forge_session(&new("one"), 10)?;
+                assert_eq!(tx.admit_forge_turn(&id, &turn("t"))?, TurnAdmission::Admitted(1));
+                assert_eq!(tx.admit_forge_turn(&id, &turn("u"))?, TurnAdmission::Admitted(2));
+                let session = tx.forge_session(&id)?.unwrap();
+                assert_eq!((session.turns, session.last_turn.is_some()), (2, true));
+                assert_eq!(
+                    tx.close_forge_session(&id, ForgeEventKind::Close)?,
+                    CloseResult::Closed(Vec::new())
+                );
+                assert_eq!(tx.close_forge_session(&id, ForgeEventKind::Close)?, CloseResult::AlreadyClosed);
+                assert_eq!(tx.forge_sessions("forge", false)?, []);
+                assert_eq!(tx.forge_sessions("forge", true)?.len(), 1);
+                assert_eq!(tx.forge_sessions("other", true)?, []);
+                assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create turn turn close");
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_single_request_is_not_listed_and_leaves_only_what_its_client_may_ask_for_again() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                let id = new("run").session;
+                tx.create_one_shot(&new("run"))?;
+                assert_eq!(
+                    (tx.forge_sessions("forge", true)?, tx.open_forge_sessions(None)?),
+                    (Vec::new(), 0)
+                );
+                assert_eq!(tx.forge_folders()?.len(), 1);
+                tx.end_one_shot(&id, unix_now() + 60)?;
+                assert_eq!((tx.forge_session(&id)?, tx.has_session(&id)?), (None, true));
+                assert_eq!(tx.forge_folders()?.len(), 0);
+                assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create close");
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+}
