@@ -3,8 +3,10 @@
 //!
 //! The contract that they implement is [`agent`](crate::agent).
 
+pub mod acp;
 pub mod breaker;
 mod build;
+mod call_messages;
 pub mod codex;
 pub mod confined_dir;
 pub mod fallback;
@@ -12,13 +14,19 @@ pub mod guide;
 pub mod jsonrpc;
 pub mod mcp;
 pub mod model;
+mod open_requests;
 pub mod outside_tools;
 pub mod process;
+mod prompt_request;
 pub mod proxy;
 pub mod runtime_switch;
 mod services;
 pub mod skills;
+mod sorted_json;
+mod step_lines;
+mod timed_output;
 pub mod tools;
+mod turn_files;
 mod work_clock;
 
 pub use build::{AgentBuildError, BuiltAgents, build};

@@ -36,8 +36,8 @@ use std::time::Duration;
 use talaria_platform::AccountId;
 
 pub use agents::{
-    AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
-    ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
+    AcpConfig, AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, HomeSetting,
+    ModelConfig, PermissionPolicy, ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
 };
 pub use file::{StepsSetting, UpstreamSetting};
 pub use forge::ForgeConfig;

@@ -157,6 +157,8 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
         let bound = bind::bind(config, platforms.serve, &mut std::io::stderr()).await?;
         let mut gateway = Gateway::start(parts).await?;
+        let pool = services.acp.clone();
+        gateway.turns.metrics().count_agents(move || (pool.count(), pool.memory()));
         gateway.services = Some(services);
         if let Some(BoundServer { settings, listener, stays }) = bound {
             let address =
@@ -412,7 +414,7 @@ impl Gateway {
             tokio::join!(self.turns.drain(), self.commands.drain());
             let tools = async {
                 if let Some(services) = &self.services {
-                    tokio::join!(services.mcp.end(), services.codex.end());
+                    tokio::join!(services.mcp.end(), services.codex.end(), services.acp.end());
                 }
             };
             let answers = async {

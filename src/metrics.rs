@@ -4,6 +4,8 @@
 //! histogram has a lock, so code that runs once per delta must not use one. Labels are few and fixed: none of
 //! them comes from people, rooms or programs.
 
+use std::sync::OnceLock;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -38,7 +40,14 @@ pub struct Metrics {
     queues: Family<QueueLabel, Gauge>,
     memory: Gauge,
     files: Gauge,
+    agent_processes: Gauge,
+    agent_memory: Gauge,
+    /// Counts the processes of agents and their bytes of memory. Set once, by the process that starts them.
+    count_agents: OnceLock<AgentCounter>,
 }
+
+/// Returns the number of processes of agents, and their bytes of memory. May look at every process of this user.
+type AgentCounter = Box<dyn Fn() -> (usize, i64) + Send + Sync>;
 
 /// Metrics of turns from one kind of source.
 pub struct SurfaceMetrics {
@@ -124,6 +133,14 @@ impl Metrics {
         for (name, histogram) in store.timings() {
             registry.register_with_unit(format!("store_{name}"), about, Unit::Seconds, histogram);
         }
+        let (agent_processes, agent_memory) = (Gauge::default(), Gauge::default());
+        registry.register(
+            "agent_processes",
+            "Processes of agents that are programs",
+            agent_processes.clone(),
+        );
+        let about = "Memory of the processes of agents, with everything that they started";
+        registry.register_with_unit("agent_process_memory", about, Unit::Bytes, agent_memory.clone());
         let queues = Family::<QueueLabel, Gauge>::default();
         registry.register("queue_length", "What waits, by where", queues.clone());
         Self {
@@ -138,10 +155,18 @@ impl Metrics {
             queues,
             memory,
             files,
+            agent_processes,
+            agent_memory,
+            count_agents: OnceLock::new(),
         }
     }
 
-    /// All metrics as text, with their current values.
+    /// Sets what counts the processes of agents and their bytes of memory. Only the first call counts.
+    pub fn count_agents(&self, count: impl Fn() -> (usize, i64) + Send + Sync + 'static) {
+        let _ = self.count_agents.set(Box::new(count));
+    }
+
+    /// All metrics as text, with their current values. May take some milliseconds where agents are programs.
     pub fn text(&self, store: &Store, waiting: WaitingCounts) -> String {
         let (reads, writes) = store.waiting();
         let queues = [
@@ -156,6 +181,11 @@ impl Metrics {
         }
         self.memory.set(os::resident_memory().unwrap_or_default());
         self.files.set(os::open_files().unwrap_or_default());
+        if let Some(count) = self.count_agents.get() {
+            let (processes, memory) = count();
+            self.agent_processes.set(i64::try_from(processes).unwrap_or(i64::MAX));
+            self.agent_memory.set(memory);
+        }
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
             tracing::error!("metrics could not be written");

@@ -40,7 +40,7 @@ impl AgentInfo {
     /// Whether its words are kept for the turns that follow. Those of the guide would be history of another agent.
     pub fn is_remembered(&self) -> bool {
         match self.kind {
-            AgentKind::Proxy | AgentKind::Model | AgentKind::Codex => true,
+            AgentKind::Proxy | AgentKind::Model | AgentKind::Codex | AgentKind::Acp => true,
             AgentKind::Guide => false,
         }
     }
@@ -82,6 +82,8 @@ pub enum AgentKind {
     Model,
     /// A `codex app-server` of this machine.
     Codex,
+    /// A program of this machine that speaks the Agent Client Protocol.
+    Acp,
     /// The built-in guide, while nothing is configured.
     Guide,
 }

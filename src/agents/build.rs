@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::acp::AcpAgent;
 use super::codex::CodexAgent;
 use super::fallback::FallbackAgent;
 use super::guide::GuideAgent;
@@ -98,6 +99,7 @@ fn build_one(
             }
         }
         AgentSettings::Codex(config) => Arc::new(CodexAgent::new(config.clone(), services)),
+        AgentSettings::Acp(config) => Arc::new(AcpAgent::new(config.clone(), services)),
     })
 }
 

@@ -17,21 +17,17 @@ mod link;
 mod loaded_thread;
 pub mod migration;
 mod mirror;
-mod open_requests;
 mod own_server;
 pub mod patch_summary;
 pub mod projector;
 mod request;
 mod servers;
-mod sorted_json;
 mod start;
 mod thread_report;
 mod threads;
 pub mod turn_context;
-mod turn_files;
 mod turn_guard;
 mod turn_loop;
-mod turn_output;
 mod turn_queue;
 mod turn_run;
 mod turn_text;
@@ -47,12 +43,12 @@ use self::app_server::AppServer;
 use self::approvals::ApprovalPolicy;
 use self::dynamic_tools::ThreadTools;
 use self::migration::TOOLS_SERVER;
-use self::request::CodexRequest;
 use self::thread_report::ThreadReport;
 use self::turn_context::TurnContext;
-use self::turn_output::CodexOutput;
 use self::turn_run::TurnRun;
+use super::prompt_request::PromptRequest;
 use super::services::AgentServices;
+use super::timed_output::TimedOutput;
 use crate::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, EndedSession, LearningTools,
     PreparedTurn, RewindSupport, TurnEnd,
@@ -136,7 +132,7 @@ impl Agent for CodexAgent {
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
-        Box::pin(async move { Ok(PreparedTurn::new(turn, CodexRequest::of(turn).to_bytes())) })
+        Box::pin(async move { Ok(PreparedTurn::new(turn, PromptRequest::of(turn).to_bytes())) })
     }
 
     fn run_turn<'a>(
@@ -147,7 +143,7 @@ impl Agent for CodexAgent {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>> {
         Box::pin(async move {
-            let out = CodexOutput::new(out);
+            let out = TimedOutput::new(out);
             TurnRun { agent: self, turn, out: &out, stop: &stop }.run(prepared).await
         })
     }

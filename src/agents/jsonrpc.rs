@@ -106,6 +106,8 @@ pub struct RpcAnswer {
     pub result: Value,
     /// Number of incoming messages that came before the answer: those whose own position is lower.
     pub position: u64,
+    /// The whole answer as the peer wrote it.
+    pub line: Vec<u8>,
 }
 
 impl RpcClient {
@@ -204,6 +206,11 @@ impl RpcClient {
     /// Whether the process is gone.
     pub fn is_gone(&self) -> bool {
         self.core.link.gone.borrow().is_some()
+    }
+
+    /// The last bytes of the process' standard error so far, as text.
+    pub fn stderr_tail(&self) -> String {
+        self.core.link.peer.stderr_tail()
     }
 
     /// Number of lines so far that were no messages.

@@ -34,7 +34,7 @@ use self::tail_buffer::TailBuffer;
 use crate::os;
 
 pub use hidden_files::HiddenFiles;
-pub use marker::{MARKER_VARIABLE, count_children, sweep};
+pub use marker::{MARKER_VARIABLE, count_children, memory_of, sweep};
 pub use stdin_pipe::ProcessStdin;
 
 /// Bytes of standard error that are kept of each process: enough for the message of a failure, with a backtrace.
@@ -105,6 +105,8 @@ pub struct ProcessExit {
 /// A running process. Dropping it ends the process in order, without waiting.
 #[derive(Debug)]
 pub struct ManagedProcess {
+    /// Value of the variable that the process and everything that it starts carry.
+    marker: String,
     /// The shim's standard input. Closing it ends the process, even if a writer still holds it.
     lifeline: Arc<SharedPipe>,
     /// `None` once it is taken, and for [`StdinMode::Null`].
@@ -161,8 +163,12 @@ impl ProcessHost {
         let stderr = Arc::new(Mutex::new(TailBuffer::new(STDERR_TAIL)));
         let kill_shim = CancellationToken::new();
         let (sender, exit) = watch::channel(None);
-        let watched =
-            watch_child::ChildWatch { child, marker, stderr: stderr.clone(), kill: kill_shim.clone() };
+        let watched = watch_child::ChildWatch {
+            child,
+            marker: marker.clone(),
+            stderr: stderr.clone(),
+            kill: kill_shim.clone(),
+        };
         // Ends by itself: the shim ends when the lifeline is closed, at the latest when this is dropped.
         drop(spawn_task("process", async move {
             let exit = watched.run().await;
@@ -172,7 +178,16 @@ impl ProcessHost {
             StdinMode::Piped => Some(ProcessStdin::new(lifeline.clone())),
             StdinMode::Null => None,
         };
-        Ok(ManagedProcess { lifeline, stdin, stdout, stderr, exit, kill_shim, patience: spec.patience })
+        Ok(ManagedProcess {
+            marker,
+            lifeline,
+            stdin,
+            stdout,
+            stderr,
+            exit,
+            kill_shim,
+            patience: spec.patience,
+        })
     }
 }
 
@@ -180,6 +195,11 @@ impl ManagedProcess {
     /// Standard input, once; `None` for [`StdinMode::Null`]. Dropping it ends the process in order.
     pub fn take_stdin(&mut self) -> Option<ProcessStdin> {
         self.stdin.take()
+    }
+
+    /// Value of the variable by which the process and everything that it starts are known; see [`memory_of`].
+    pub fn marker(&self) -> &str {
+        &self.marker
     }
 
     /// Standard output, once. Its end comes when the process and all that it started have ended.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::acp::pool::AcpPool;
 use super::codex::CodexServers;
 use super::mcp::McpServers;
 use super::process::{HiddenFiles, ProcessHost};
@@ -20,6 +21,8 @@ pub struct AgentServices {
     pub mcp: Arc<McpServers>,
     /// Codex processes of agents.
     pub codex: Arc<CodexServers>,
+    /// Processes of agents of kind `acp`.
+    pub acp: Arc<AcpPool>,
     /// The skills, shared with the chat command and the server.
     pub skills: Arc<SkillLibrary>,
     /// Settings of every terminal.
@@ -38,6 +41,7 @@ impl AgentServices {
         let services = Self {
             store,
             codex: CodexServers::new(host.clone(), &config.home, config.file.as_deref()),
+            acp: AcpPool::new(host.clone(), config.forge.max_processes),
             host,
             mcp,
             skills: SkillLibrary::new(config.skills_dir.clone()),

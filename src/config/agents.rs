@@ -4,6 +4,7 @@
 //! `KINDS`.
 
 mod access;
+mod acp;
 mod codex;
 mod entry;
 mod model;
@@ -17,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+pub use acp::{AcpConfig, HomeSetting};
 pub use codex::{ApprovalMode, CodexConfig, CodexPermissions, PermissionPolicy, ProfileSetting, SandboxMode};
 pub use model::ModelConfig;
 pub use proxy::ProxyConfig;
@@ -39,6 +41,7 @@ pub(super) use timeouts::TimeoutsSection;
 pub(super) use work::WorkSection;
 #[cfg(test)]
 pub(super) use {
+    acp::AcpSection,
     codex::{CodexPermissionsSection, CodexSection},
     model::ModelSection,
     proxy::ProxySection,
@@ -64,6 +67,8 @@ pub enum AgentSettings {
     Model(ModelConfig),
     /// A `codex app-server` of this machine.
     Codex(CodexConfig),
+    /// A program of this machine that speaks the Agent Client Protocol.
+    Acp(AcpConfig),
 }
 
 /// A kind of agent, as far as the configuration must know it.
@@ -75,7 +80,7 @@ struct EntryKind {
 }
 
 /// The kinds that an entry can have.
-const KINDS: &[EntryKind] = &[proxy::KIND, model::KIND, codex::KIND];
+const KINDS: &[EntryKind] = &[proxy::KIND, model::KIND, codex::KIND, acp::KIND];
 
 impl AgentsConfig {
     /// The settings of the default agent; `None` if that is the guide.
@@ -104,7 +109,7 @@ impl AgentsConfig {
         self.entries.values().filter_map(|settings| match settings {
             AgentSettings::Proxy(proxy) => Some(&proxy.url),
             AgentSettings::Model(model) => Some(&model.url),
-            AgentSettings::Codex(_) => None,
+            AgentSettings::Codex(_) | AgentSettings::Acp(_) => None,
         })
     }
 
@@ -115,6 +120,7 @@ impl AgentsConfig {
                 AgentSettings::Proxy(proxy) => proxy.key.iter().cloned().collect(),
                 AgentSettings::Model(model) => model.key.iter().cloned().collect(),
                 AgentSettings::Codex(codex) => masked_values(&codex.env).collect(),
+                AgentSettings::Acp(acp) => masked_values(&acp.env).collect(),
             }
         })
     }
@@ -134,7 +140,7 @@ impl AgentSettings {
     pub fn switch(&self) -> Option<&SwitchConfig> {
         match self {
             Self::Model(model) => model.switch.as_ref(),
-            Self::Proxy(_) | Self::Codex(_) => None,
+            Self::Proxy(_) | Self::Codex(_) | Self::Acp(_) => None,
         }
     }
 
@@ -143,7 +149,7 @@ impl AgentSettings {
         match self {
             Self::Codex(codex) => Some(codex),
             Self::Model(model) => model.switch.as_ref().map(|switch| &switch.codex),
-            Self::Proxy(_) => None,
+            Self::Proxy(_) | Self::Acp(_) => None,
         }
     }
 
@@ -158,6 +164,10 @@ impl AgentSettings {
                 let own = codex.cwd.as_deref().map(|folder| ("cwd", folder));
                 own.into_iter().chain([("workspace", codex.workspace.as_path())]).collect()
             }
+            Self::Acp(acp) => {
+                let own = acp.cwd.as_deref().map(|folder| ("cwd", folder));
+                own.into_iter().chain([("workspace", acp.workspace.as_path())]).collect()
+            }
         }
     }
 
@@ -168,7 +178,7 @@ impl AgentSettings {
             Self::Proxy(_) => AgentAccess::everybody(),
             Self::Model(model) if model.tools.contains(&BuiltinTool::Terminal) => AgentAccess::default(),
             Self::Model(_) => AgentAccess::everybody(),
-            Self::Codex(_) => AgentAccess::default(),
+            Self::Codex(_) | Self::Acp(_) => AgentAccess::default(),
         }
     }
 }
@@ -179,6 +189,7 @@ impl fmt::Display for AgentSettings {
             Self::Proxy(proxy) => proxy.fmt(f),
             Self::Model(model) => model.fmt(f),
             Self::Codex(codex) => codex.fmt(f),
+            Self::Acp(acp) => acp.fmt(f),
         }
     }
 }

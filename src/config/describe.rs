@@ -80,6 +80,10 @@ impl Config {
                 let folder = codex.cwd.as_ref().unwrap_or(&codex.workspace).display();
                 format!("{:15}  folder {folder}\n", "")
             }
+            Some(AgentSettings::Acp(acp)) => {
+                let folder = acp.cwd.as_ref().unwrap_or(&acp.workspace).display();
+                format!("{:15}  folder {folder}\n", "")
+            }
             Some(AgentSettings::Proxy(_)) | None => String::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Scenes: a file, an environment, and what becomes of them.
 
+mod acp;
 mod agents;
 mod codex;
 mod codex_runtime;

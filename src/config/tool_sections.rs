@@ -143,7 +143,7 @@ impl ConfigResolver<'_> {
                 }
                 name
             }
-            Some(AgentSettings::Proxy(_) | AgentSettings::Codex(_)) => {
+            Some(AgentSettings::Proxy(_) | AgentSettings::Codex(_) | AgentSettings::Acp(_)) => {
                 let place = self.place(&path);
                 let models: Vec<_> = models(agents).map(|(name, _)| format!("`{name}`")).collect();
                 let hint = match models.is_empty() {
@@ -267,6 +267,6 @@ impl ConfigResolver<'_> {
 fn models(agents: &AgentsConfig) -> impl Iterator<Item = (&AgentName, &ModelConfig)> {
     agents.entries.iter().filter_map(|(name, settings)| match settings {
         AgentSettings::Model(model) => Some((name, model)),
-        AgentSettings::Proxy(_) | AgentSettings::Codex(_) => None,
+        AgentSettings::Proxy(_) | AgentSettings::Codex(_) | AgentSettings::Acp(_) => None,
     })
 }

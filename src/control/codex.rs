@@ -299,6 +299,10 @@ fn fixed_words(agent: &AgentName, why: FixedRuntime) -> (String, &'static str) {
             format!("the agent `{agent}` is codex itself, so there is nothing to switch"),
             "`talaria codex status` lists the agents that can be switched",
         ),
+        FixedRuntime::Acp => (
+            format!("the agent `{agent}` is a program of its own, which runs its turns itself"),
+            "`talaria codex status` lists the agents that can be switched",
+        ),
         FixedRuntime::Private => (
             format!(
                 "the model server of the agent `{agent}` is not OpenAI's, and codex would send what is said to it \

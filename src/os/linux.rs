@@ -1,7 +1,7 @@
 //! Linux' own calls.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
@@ -24,7 +24,16 @@ pub fn bound_unsent_bytes(socket: &Socket, lost: Duration, unsent: u32) -> io::R
 
 /// Bytes of memory that this process has in RAM.
 pub fn resident_memory() -> Option<i64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    memory_in("/proc/self/status".as_ref())
+}
+
+/// Bytes of memory that another process has in RAM.
+pub fn memory_of_process(process: Pid) -> Option<i64> {
+    memory_in(format!("/proc/{}/status", process.as_raw_pid()).as_ref())
+}
+
+fn memory_in(status: &Path) -> Option<i64> {
+    let status = fs::read_to_string(status).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().trim_end_matches(" kB").parse::<i64>().ok().map(|kilobytes| kilobytes * 1024)
 }
@@ -75,7 +84,7 @@ pub fn processes_with(variable: &str) -> Vec<MarkedProcess> {
             .split(|byte| *byte == 0)
             .find_map(|entry| entry.strip_prefix(variable.as_bytes())?.strip_prefix(b"="))?;
         let group = rustix::process::getpgid(Some(process)).ok()?;
-        Some(MarkedProcess { group, value: String::from_utf8_lossy(value).into_owned() })
+        Some(MarkedProcess { process, group, value: String::from_utf8_lossy(value).into_owned() })
     };
     processes.flatten().filter(is_ours).filter_map(marked).collect()
 }

@@ -131,8 +131,8 @@ impl Turns {
         tracing::info!(outcome = name, why, bytes = text.len(), "turn ended");
         let finish = FinishedTurn {
             api_calls: match asked_kind {
-                // The requests to the model are codex' own.
-                Some(AgentKind::Codex) => conditions.recorded.min(1),
+                // The requests to the model are the agent's own.
+                Some(AgentKind::Codex | AgentKind::Acp) => conditions.recorded.min(1),
                 Some(AgentKind::Proxy | AgentKind::Model | AgentKind::Guide) | None => conditions.recorded,
             }
             .max(u32::from(whole || matches!(outcome, TurnOutcome::Stopped))),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::sink::TurnSink;
 use super::{RunningTurn, Turns, input_slot, prompt_text, source};
 use crate::agent::{
-    AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage, SharedAgent, TurnOrigin,
+    AgentKind, AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage, SharedAgent,
+    TurnOrigin,
 };
 use crate::ids::AgentName;
 use crate::media;
@@ -127,9 +128,13 @@ impl Turns {
             memory: None,
             notes: None,
             // A reload may have taken the model off the list since it was chosen.
-            model: source::wanted_model(&row.source)
-                .or_else(|| session.chosen_model.clone())
-                .filter(|model| own.agent.about().models.contains(model)),
+            model: source::wanted_model(&row.source).or_else(|| session.chosen_model.clone()).filter(
+                |model| {
+                    let about = own.agent.about();
+                    // Only a running agent of this kind knows its models.
+                    about.kind == AgentKind::Acp || about.models.contains(model)
+                },
+            ),
             // Settled when the request is stored.
             tokens_left: None,
             hops: 0,

@@ -2,7 +2,7 @@
 //! seldom does.
 
 mod asking;
-mod bad_peers;
+pub mod bad_peers;
 mod deadline;
 mod ours;
 mod scene;

@@ -16,10 +16,10 @@ mod user_input;
 
 use serde_json::{Value, json};
 
-use super::sorted_json::text_field;
 use crate::access::GrantScope;
 use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
 use crate::agents::jsonrpc::{IncomingMessage, RpcFault};
+use crate::agents::sorted_json::text_field;
 use crate::config::PermissionPolicy;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::util::code_span;

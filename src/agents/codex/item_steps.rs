@@ -6,21 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::sorted_json::{list_field, text_field};
 use crate::agent::{Step, StepState};
-use crate::util::{clip, hash, mask_secrets, one_line};
-
-/// Longest line about an item, in characters.
-const LINE_CHARS: usize = 80;
-
-/// Characters of an item that are looked at for its line: more than fit, so that a secret at the end is recognized.
-const LOOKED_AT: usize = 2_000;
-
-/// Characters of a title.
-const TITLE_CHARS: usize = 60;
-
-/// Longest id of an item that is taken as the id of its step, in bytes.
-const ID_BYTES: usize = 64;
+use crate::agents::sorted_json::{list_field, text_field};
+use crate::agents::step_lines::{LOOKED_AT, TITLE_CHARS, shown_line, step_id, values_of};
+use crate::util::one_line;
 
 /// Running items whose output is followed. Nobody is shown more at once.
 const RUNNING: usize = 32;
@@ -150,40 +139,10 @@ fn shown_command(item: &Value) -> &str {
     }
 }
 
-/// The values of arguments in one text.
-fn values_of(arguments: &Value) -> String {
-    match arguments {
-        Value::Object(fields) => {
-            let values = fields.iter().map(|(name, value)| match value {
-                Value::String(text) => format!("{name}={text}"),
-                other => format!("{name}={other}"),
-            });
-            values.collect::<Vec<_>>().join(" ")
-        }
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) => arguments.to_string(),
-    }
-}
-
-/// One line that hides nothing but what looks like a secret; `None` if nothing is left.
-fn shown_line(text: &str) -> Option<String> {
-    let line = mask_secrets(&one_line(clip(text, LOOKED_AT), LOOKED_AT));
-    let line = match line.char_indices().nth(LINE_CHARS) {
-        Some(_) => format!("{}…", clip(&line, LINE_CHARS - 1)),
-        None => line,
-    };
-    Some(line).filter(|line| !line.is_empty())
-}
-
 fn has_failed(item: &Value) -> bool {
     let failed_status = matches!(text_field(item, "status"), "failed" | "declined");
     let failed_code = item["exitCode"].as_i64().is_some_and(|code| code != 0);
     failed_status || failed_code || item["success"] == false
-}
-
-fn step_id(item_id: &str) -> String {
-    if item_id.len() <= ID_BYTES { item_id.to_owned() } else { hash([item_id]) }
 }
 
 #[cfg(test)]

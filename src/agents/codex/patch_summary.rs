@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::sorted_json::text_field;
+use crate::agents::sorted_json::text_field;
 use crate::util::hash;
 
 /// Hex digits of the hash that binds an approval to the content of a patch.

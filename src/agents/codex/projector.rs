@@ -4,69 +4,43 @@
 //! after every item. Only items make messages, never deltas, and only when they end: by themselves or with their turn. Everything in an item is a stranger's text: names are
 //! cleaned, arguments and results are cut to size.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
 use super::patch_summary::PatchSummary;
-use super::sorted_json::{list_field, sorted, text_field};
-use crate::agent::{MessageRole, SessionMessage, ToolActivity};
+use crate::agent::{MessageRole, SessionMessage};
+use crate::agents::call_messages::{CallMessages, EndedCall, NO_END, arguments_text, clean_name};
+use crate::agents::sorted_json::{list_field, sorted, text_field};
 use crate::agents::tools::cap_result;
 use crate::reply::spoken_text;
-use crate::util::hash;
 
 /// Bytes of a note. It is only read by people who look for a reason.
 const NOTE_BYTES: usize = 4 * 1024;
 
-/// Characters of a tool's name.
-const NAME_CHARS: usize = 128;
-
-/// Letters and digits of a call's id. Some model servers take exactly nine of them.
-const ID_CHARS: usize = 9;
-
-/// Items that are remembered, to tell a repeated one from a new one. No turn that anybody waits for has more.
-const KNOWN_ITEMS: usize = 4096;
-
 /// Calls that run at once and are remembered for the case that the turn ends first.
 const OPEN_CALLS: usize = 32;
-
-/// Result of a call that did not end before its turn.
-const NO_END: &str = "[no result: the turn ended before this call did. It may have had its effect, or still run; it was not repeated]";
 
 /// The transcript of one turn as it grows.
 #[derive(Debug)]
 pub struct Projector {
-    thread: String,
+    /// Calls of tools so far.
+    calls: CallMessages,
     /// Reasoning since the last message of the agent; the next one takes it.
     reasoning: String,
-    /// Number of items that ran a tool.
-    tool_iterations: u32,
     /// Whether the prompt has come back as an item. The engine has stored it already.
     has_prompt: bool,
-    /// How often an item was completed, by the id of its first call; at most [`KNOWN_ITEMS`].
-    completions: HashMap<String, u32>,
     /// Calls that began and did not end, by their items; at most [`OPEN_CALLS`].
     open_calls: VecDeque<(String, EndedCall)>,
-}
-
-/// A tool call that has ended.
-#[derive(Debug)]
-struct EndedCall {
-    name: String,
-    /// The text of a JSON object.
-    arguments: String,
-    result: String,
 }
 
 impl Projector {
     /// A turn of this thread that begins.
     pub fn new(thread: &str) -> Self {
         Self {
-            thread: thread.to_owned(),
+            calls: CallMessages::new(thread),
             reasoning: String::new(),
-            tool_iterations: 0,
             has_prompt: false,
-            completions: HashMap::new(),
             open_calls: VecDeque::new(),
         }
     }
@@ -111,7 +85,7 @@ impl Projector {
 
     /// Number of tool calls of the turn so far.
     pub fn tool_iterations(&self) -> u32 {
-        self.tool_iterations
+        self.calls.count()
     }
 
     /// The prompt comes first and makes no message. Further messages of a user, such as one that codex adds by itself,
@@ -154,68 +128,8 @@ impl Projector {
     }
 
     fn tool_call(&mut self, item_id: &str, call: EndedCall) -> Vec<SessionMessage> {
-        self.tool_iterations = self.tool_iterations.saturating_add(1);
-        let EndedCall { name, arguments, result } = call;
-        let (id, name) = (self.call_id(item_id), clean_name(&name));
-        let function = json!({ "name": name, "arguments": arguments });
-        let tool_calls = vec![json!({ "id": id, "type": "function", "function": function })];
-        let called = SessionMessage {
-            tools: Some(ToolActivity::Calls { tool_calls }),
-            reasoning: self.take_reasoning(),
-            ..SessionMessage::new(MessageRole::Assistant, "")
-        };
-        let result = SessionMessage {
-            tools: Some(ToolActivity::Result { tool_call_id: id, tool_name: name }),
-            ..SessionMessage::new(MessageRole::Tool, result)
-        };
-        vec![called, result]
-    }
-
-    /// An id that the same item of the same thread always gets, and that every model server takes. Item ids are unique
-    /// only within their thread.
-    fn call_id(&mut self, item: &str) -> String {
-        let id = call_id(&self.thread, item, 0);
-        if self.completions.len() >= KNOWN_ITEMS && !self.completions.contains_key(&id) {
-            return id;
-        }
-        // Two calls of a transcript must not share an id, even if codex completes an item twice.
-        let times = self.completions.entry(id.clone()).or_default();
-        *times = times.saturating_add(1);
-        if *times == 1 { id } else { call_id(&self.thread, item, *times) }
-    }
-}
-
-fn call_id(thread: &str, item: &str, times: u32) -> String {
-    let digest = hash([thread, item, &times.to_string()]);
-    let mut number = u64::from_str_radix(digest.get(..16).unwrap_or_default(), 16).unwrap_or_default();
-    let digits = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    let digit = |_| {
-        let digit = digits[(number % 36) as usize];
-        number /= 36;
-        char::from(digit)
-    };
-    (0..ID_CHARS).map(digit).collect()
-}
-
-/// The name of a tool without anything that could pass for something else in a list or a line.
-fn clean_name(name: &str) -> String {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
-    name.chars().take(NAME_CHARS).map(|c| if is_fine(c) { c } else { '_' }).collect()
-}
-
-/// The arguments of a call as model servers want them: the text of a JSON object, with sorted keys.
-fn arguments_text(arguments: &Value) -> String {
-    let object = match arguments {
-        Value::Object(_) => sorted(arguments),
-        Value::Null => json!({}),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            json!({ "value": sorted(arguments) })
-        }
-    };
-    let text = object.to_string();
-    match cap_result(text.clone()) {
-        cut if cut == text => text,
-        cut => json!({ "cut": cut }).to_string(),
+        let reasoning = self.take_reasoning();
+        self.calls.of(item_id, call, reasoning)
     }
 }
 

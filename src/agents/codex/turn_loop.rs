@@ -14,7 +14,6 @@ use super::approvals::{self, ApprovalAnswer, ApprovalContext, ApprovalPolicy, It
 use super::failure::TurnFailure;
 use super::item_steps::StepTracker;
 use super::link::CodexLink;
-use super::open_requests::OpenRequests;
 use super::projector::Projector;
 use super::threads::OpenThread;
 use super::turn_guard::TurnGuard;
@@ -23,6 +22,7 @@ use super::turn_run::TurnRun;
 use super::turn_text::TurnText;
 use crate::agent::{AgentError, AgentOutput as _, TokenUsage, TurnEvent};
 use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId, RpcFault};
+use crate::agents::open_requests::OpenRequests;
 use crate::i18n::TextKey;
 use crate::util::one_line;
 
@@ -84,7 +84,7 @@ pub struct TurnLoop<'a> {
     /// Whether people are shown a notice about a broken connection.
     has_notice: bool,
     /// Requests that people think about.
-    requests: OpenRequests<'a>,
+    requests: OpenRequests<'a, ApprovalAnswer>,
 }
 
 impl<'a> TurnLoop<'a> {

@@ -11,19 +11,20 @@ use super::CodexAgent;
 use super::app_server::LinkUse;
 use super::failure::{self, TurnFailure, cut_short};
 use super::link::{CodexLink, ThreadRoute};
-use super::request::CodexRequest;
+use super::request::wire_input;
 use super::thread_report::ThreadReport;
 use super::threads::{OpenThread, ThreadOpener};
 use super::turn_context::FRAGMENTS_SINCE;
-use super::turn_files::TurnFiles;
 use super::turn_guard::TurnGuard;
 use super::turn_loop::{LoopEnd, TurnLoop};
-use super::turn_output::CodexOutput;
 use super::wire::ThreadFault;
 use crate::agent::{
     AgentError, AgentErrorKind, AgentOutput as _, AgentTurn, PreparedTurn, TurnEnd, TurnEvent,
 };
 use crate::agents::jsonrpc::RpcError;
+use crate::agents::prompt_request::PromptRequest;
+use crate::agents::timed_output::TimedOutput;
+use crate::agents::turn_files::TurnFiles;
 use crate::config::make_workspace;
 use crate::i18n::TextKey;
 
@@ -34,7 +35,7 @@ const EARLIER_TURN: Duration = Duration::from_secs(10);
 pub struct TurnRun<'a> {
     pub agent: &'a CodexAgent,
     pub turn: &'a AgentTurn,
-    pub out: &'a CodexOutput<'a>,
+    pub out: &'a TimedOutput<'a>,
     pub stop: &'a CancellationToken,
 }
 
@@ -52,7 +53,7 @@ impl TurnRun<'_> {
     /// Runs the turn to its end.
     pub async fn run(&self, prepared: PreparedTurn) -> Result<TurnEnd, AgentError> {
         let unfit = || AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume);
-        let request = CodexRequest::parse(&prepared.request).ok_or_else(unfit)?;
+        let request = PromptRequest::parse(&prepared.request).ok_or_else(unfit)?;
         let report = ThreadReport::read(self.turn.upstream.as_ref());
         let opened = async {
             let mut has_restarted = false;
@@ -89,7 +90,7 @@ impl TurnRun<'_> {
     async fn open_thread(
         &self,
         link: &Arc<CodexLink>,
-        request: &CodexRequest,
+        request: &PromptRequest,
         report: Option<ThreadReport>,
     ) -> Result<OpenThread, AgentError> {
         let cwd = self.folder()?;
@@ -122,7 +123,7 @@ impl TurnRun<'_> {
     }
 
     /// The turn with the words that the request kept of it.
-    fn told_turn(&self, request: &CodexRequest) -> AgentTurn {
+    fn told_turn(&self, request: &PromptRequest) -> AgentTurn {
         AgentTurn { context: request.context.clone(), ..self.turn.clone() }
     }
 
@@ -146,11 +147,11 @@ impl TurnRun<'_> {
         &self,
         used: &LinkUse,
         thread: OpenThread,
-        request: CodexRequest,
+        request: PromptRequest,
     ) -> Result<StartedTurn, AgentError> {
         let (link, mut thread, cwd) = (&used.link, thread, self.folder()?);
         let mut files = TurnFiles::new(self.agent.servers.pictures().join(&self.turn.id.0));
-        let input = request.wire_input(&mut files, Path::new(&cwd)).map_err(|error| {
+        let input = wire_input(&request, &mut files, Path::new(&cwd)).map_err(|error| {
             tracing::error!(%error, "the attachments of a prompt cannot be stored");
             AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
         })?;
@@ -190,7 +191,7 @@ impl TurnRun<'_> {
         &self,
         link: &CodexLink,
         thread: &OpenThread,
-        request: &CodexRequest,
+        request: &PromptRequest,
         input: &[Value],
     ) -> Map<String, Value> {
         let config = &self.agent.config;

@@ -175,11 +175,16 @@ impl RpcIncoming {
     /// The next message; `None` when the process is gone and everything was taken. Nothing is lost if the future is
     /// dropped.
     pub async fn next(&mut self) -> Option<IncomingMessage> {
+        self.next_line().await.map(|(message, _)| message)
+    }
+
+    /// The next message like [`next`](Self::next), and its line as the peer wrote it.
+    pub async fn next_line(&mut self) -> Option<(IncomingMessage, Vec<u8>)> {
         loop {
             match self.queue.take() {
                 Ok((QueuedMessage { method, request, line }, position)) => {
                     let params = wire::read_params(&line);
-                    return Some(IncomingMessage { position, method, params, request });
+                    return Some((IncomingMessage { position, method, params, request }, line));
                 }
                 Err(true) => self.queue.filled.notified().await,
                 Err(false) => return None,

@@ -58,10 +58,15 @@ impl PeerProcess {
         }
     }
 
+    /// The last bytes of its standard error so far, as text.
+    pub(super) fn stderr_tail(&self) -> String {
+        self.process.as_ref().map(ManagedProcess::stderr_tail).unwrap_or_default()
+    }
+
     /// Ends the process, and says how it ended.
     pub(super) async fn failure(&self) -> ProcessFailure {
         let exit = self.end().await;
-        let stderr = self.process.as_ref().map(ManagedProcess::stderr_tail).unwrap_or_default();
+        let stderr = self.stderr_tail();
         ProcessFailure { exit, stderr, cause: self.cause.get().copied() }
     }
 }

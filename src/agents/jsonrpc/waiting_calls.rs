@@ -89,9 +89,10 @@ impl WaitingCall<'_> {
     /// Waits for the answer. The caller has the deadline.
     pub(super) async fn answer(&mut self) -> Result<RpcAnswer, RpcError> {
         match (&mut self.answer).await {
-            Ok(Ok((line, position))) => {
-                wire::read_answer(&line).map(|result| RpcAnswer { result, position }).map_err(RpcError::Fault)
-            }
+            Ok(Ok((line, position))) => match wire::read_answer(&line) {
+                Ok(result) => Ok(RpcAnswer { result, position, line }),
+                Err(fault) => Err(RpcError::Fault(fault)),
+            },
             Ok(Err(failure)) => Err(RpcError::Gone(failure)),
             // The table drops no sender without a word.
             Err(_) => Err(RpcError::Gone(ProcessFailure::unknown())),

@@ -61,6 +61,12 @@ pub const CODEX_VARIABLES: PassedVariables = PassedVariables {
     families: &["LC_", "XDG_", "SSL_CERT_", "CODEX_"],
 };
 
+/// The list for other agents that are programs. Like codex they need the network and the user's real configuration.
+pub const PROGRAM_VARIABLES: PassedVariables = PassedVariables {
+    names: CODEX_VARIABLES.names,
+    families: &["LC_", "XDG_", "SSL_CERT_", "NODE_EXTRA_CA_"],
+};
+
 /// Ending of the name of a variable that names a file with a secret.
 const FILE_FORM: &str = "_FILE";
 

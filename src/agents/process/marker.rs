@@ -65,6 +65,17 @@ pub fn count_children(state_folder: &Path) -> usize {
     os::processes_with(MARKER_VARIABLE).iter().filter(|process| ours(process)).count()
 }
 
+/// Bytes of memory that the processes with these markers have in RAM, with everything that they started. Zero outside
+/// Linux.
+pub fn memory_of(markers: &BTreeSet<String>) -> i64 {
+    if markers.is_empty() {
+        return 0;
+    }
+    let ours =
+        os::processes_with(MARKER_VARIABLE).into_iter().filter(|process| markers.contains(&process.value));
+    ours.filter_map(|process| os::memory_of_process(process.process)).sum()
+}
+
 /// Ends the process groups with exactly this marker, and returns their number. Blocks like [`sweep`].
 pub(super) fn end_marked(marker: &str) -> usize {
     end_groups(os::processes_with(MARKER_VARIABLE).into_iter().filter(|process| process.value == marker))

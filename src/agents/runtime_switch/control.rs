@@ -188,6 +188,7 @@ impl RuntimeControl {
             None => Err(FixedRuntime::NoAgent),
             Some(AgentSettings::Proxy(_)) => Err(FixedRuntime::Proxy),
             Some(AgentSettings::Codex(_)) => Err(FixedRuntime::Codex),
+            Some(AgentSettings::Acp(_)) => Err(FixedRuntime::Acp),
             Some(AgentSettings::Model(model)) => model.switch.clone().ok_or(FixedRuntime::Private),
         }
     }

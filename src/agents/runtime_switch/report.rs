@@ -12,6 +12,8 @@ pub enum FixedRuntime {
     Proxy,
     /// The agent is codex itself.
     Codex,
+    /// The agent is another program, which runs its turns itself.
+    Acp,
     /// A model server other than OpenAI's answers, and the entry has no `runtime`: what is said to it must not go
     /// elsewhere because of a command.
     Private,
@@ -40,6 +42,7 @@ impl FixedRuntime {
         match self {
             Self::Proxy => TextKey::RuntimeProxy.into(),
             Self::Codex => TextKey::RuntimeAlwaysCodex.with("name", agent.as_str()),
+            Self::Acp => TextKey::RuntimeOwnProgram.with("name", agent.as_str()),
             Self::Private => TextKey::RuntimePrivate.with("name", agent.as_str()),
             Self::NoAgent => TextKey::RuntimeNoAgent.into(),
         }

@@ -69,7 +69,7 @@ fn users<'a>(
             let user = CodexUser { name, codex: &switch.codex, is_switched: true };
             (runtime == AgentRuntime::CodexAppServer).then_some(user)
         }
-        AgentSettings::Proxy(_) => None,
+        AgentSettings::Proxy(_) | AgentSettings::Acp(_) => None,
     })
 }
 

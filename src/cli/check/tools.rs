@@ -86,7 +86,7 @@ fn has_tool(config: &Config, tool: BuiltinTool) -> bool {
 fn models(config: &Config) -> impl Iterator<Item = (&AgentName, &ModelConfig)> {
     config.agents.entries.iter().filter_map(|(name, settings)| match settings {
         AgentSettings::Model(model) => Some((name, model)),
-        AgentSettings::Proxy(_) | AgentSettings::Codex(_) => None,
+        AgentSettings::Proxy(_) | AgentSettings::Codex(_) | AgentSettings::Acp(_) => None,
     })
 }
 

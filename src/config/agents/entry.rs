@@ -27,7 +27,7 @@ struct PolicySection {}
 const POLICY_KEYS: [&str; 2] = ["access", "instructions"];
 
 /// Keys of an entry that describes an agent of its own.
-const OWN_KEYS: [&str; 4] = ["kind", "url", "base_url", "model"];
+const OWN_KEYS: [&str; 5] = ["kind", "url", "base_url", "model", "command"];
 
 impl ConfigResolver<'_> {
     /// Reads `agents.<name>`. An entry that has the name of a shorthand adds to the agent in `taken`. `None` only with an
@@ -54,7 +54,16 @@ impl ConfigResolver<'_> {
             return Some((plain, settings, policy));
         }
         let written_kind = filled(written.kind.clone());
-        let kind_name = written_kind.as_deref().unwrap_or(name);
+        // A program whose kind is not written speaks the protocol that any program can speak.
+        let is_program = || {
+            let keys: BTreeMap<String, IgnoredAny> = document.parse_at(&path).unwrap_or_default();
+            keys.contains_key("command") && KINDS.iter().all(|kind| kind.name != name)
+        };
+        let kind_name = match &written_kind {
+            Some(kind) => kind.as_str(),
+            None if is_program() => super::acp::KIND.name,
+            None => name,
+        };
         let Some(kind) = KINDS.iter().find(|kind| kind.name == kind_name) else {
             self.errors.push(unknown_kind(document, name, written_kind.as_deref()));
             return None;
@@ -73,7 +82,7 @@ impl ConfigResolver<'_> {
         settings: AgentSettings,
     ) -> Option<AgentSettings> {
         let path = ["agents", name];
-        let (added, source, keys) = match settings {
+        let (added, source, keys) = match settings.clone() {
             AgentSettings::Proxy(proxy) => {
                 let read = document.parse_without::<PolicySection>(&path, &POLICY_KEYS);
                 let source = "`GATEWAY_PROXY_URL` or `gateway.proxy_url`";
@@ -89,7 +98,7 @@ impl ConfigResolver<'_> {
                 (read, source, "`access`, `instructions`, `tools`, `workspace`, `models` and `runtime`")
             }
             // No shorthand makes one.
-            AgentSettings::Codex(codex) => return Some(AgentSettings::Codex(codex)),
+            AgentSettings::Codex(_) | AgentSettings::Acp(_) => return Some(settings),
         };
         let error = match added {
             Ok(settings) => return Some(settings),

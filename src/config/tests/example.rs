@@ -28,7 +28,7 @@ fn the_keys_without_a_default_can_be_switched_on() {
     let scene = Scene::new().var("DOCS_TOKEN", "a token").file(switched_on());
     let config = scene.load().unwrap_or_else(|errors| panic!("{}", printed(&errors)));
     let names: Vec<_> = config.agents.entries.keys().map(|name| name.as_str()).collect();
-    assert_eq!(names, ["coder", "helper", "local", "proxy", "small"]);
+    assert_eq!(names, ["claude", "coder", "helper", "local", "proxy", "small"]);
     assert_eq!(config.agents.secrets().count(), 4);
     assert_eq!(config.platforms.len(), 1);
     // The example's key is not a real key, and its list of people names somebody whom no account lets in.
@@ -54,6 +54,7 @@ fn the_example_has_every_key() {
         (&["agents", "small"], keys_of::<agents::WorkSection>()),
         (&["agents", "coder"], keys_of::<agents::CodexSection>()),
         (&["agents", "coder", "permissions"], keys_of::<agents::CodexPermissionsSection>()),
+        (&["agents", "claude"], keys_of::<agents::AcpSection>()),
         (&["review"], keys_of::<tool_sections::ReviewSection>()),
         (&["terminal"], keys_of::<tool_sections::TerminalSection>()),
         (&["budget"], keys_of::<tool_sections::BudgetSection>()),

@@ -48,7 +48,7 @@ fn the_proxy_url_comes_from_the_environment_then_from_the_file() {
         }
         let url = match scene.load().unwrap().agents.default_entry() {
             Some(AgentSettings::Proxy(proxy)) => Some(proxy.url.as_str().to_owned()),
-            Some(AgentSettings::Model(_) | AgentSettings::Codex(_)) | None => None,
+            Some(AgentSettings::Model(_) | AgentSettings::Codex(_) | AgentSettings::Acp(_)) | None => None,
         };
         assert_eq!(url.as_deref(), expected, "{var:?} {yaml:?}");
     }

@@ -62,7 +62,8 @@ impl RelayedRemark<'_> {
 fn is_relayed(text: TextKey) -> bool {
     let about_agent =
         [TextKey::WindowFull, TextKey::CodexForgot, TextKey::CodexForgotAll, TextKey::CodexNoHistory];
-    about_agent.contains(&text) || text.key().starts_with("codex_declined_")
+    let families = ["codex_declined_", "acp_declined", "acp_forgot"];
+    about_agent.contains(&text) || families.iter().any(|family| text.key().starts_with(family))
 }
 
 #[cfg(test)]

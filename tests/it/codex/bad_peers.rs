@@ -9,7 +9,7 @@ mod room;
 const MEMORY: usize = 64 * 1024 * 1024;
 
 /// The most memory that this process has had, in bytes; zero where the system does not tell.
-fn peak_memory() -> usize {
+pub fn peak_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes =
         |line: &str| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok();
@@ -17,7 +17,7 @@ fn peak_memory() -> usize {
 }
 
 /// The peak has not grown by more than a bad peer may cost.
-fn is_frugal(before: usize) {
+pub fn is_frugal(before: usize) {
     let grown = peak_memory().saturating_sub(before);
     // nextest gives each test a process of its own; plain cargo does not, and counts all tests.
     if std::env::var_os("NEXTEST").is_some() {

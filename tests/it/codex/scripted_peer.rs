@@ -8,7 +8,7 @@
 #![allow(dead_code, unused_imports, reason = "each helper is used by some of the test files")]
 
 mod app_server;
-mod control_line;
+pub mod control_line;
 mod scenario;
 mod turn_player;
 
@@ -20,8 +20,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use control_line::PeerControl;
 pub use control_line::{LogEntry, LogEvent};
+use control_line::{PeerControl, SOCKET};
 pub use scenario::{Act, CommandAct, InterruptRule, Scenario, ScriptedAnswer};
 
 /// Longest wait. Only a failure takes this long.
@@ -35,12 +35,6 @@ const ARGUMENTS: &str = "TALARIA_SCRIPTED_CODEX_ARGUMENTS";
 
 /// The scenario, in the folder.
 const SCENARIO: &str = "scenario.json";
-
-/// One line for each [`LogEntry`], in the folder.
-const LOG: &str = "log.jsonl";
-
-/// The socket, in the folder.
-const SOCKET: &str = "socket";
 
 #[test]
 fn plays_if_told_to() {

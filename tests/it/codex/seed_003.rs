@@ -243,7 +243,7 @@ const PROJECTOR: &[Case] = &[
         "ids are stable, and arguments have sorted keys",
         Tests(&[
             "src/agents/codex/projector/tests.rs::an_id_depends_on_the_thread_and_the_item_and_on_nothing_else",
-            "src/agents/codex/sorted_json.rs::equal_values_become_equal_text",
+            "src/agents/sorted_json.rs::equal_values_become_equal_text",
         ]),
     ),
     (

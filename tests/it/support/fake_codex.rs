@@ -125,7 +125,7 @@ esac
                 Some(switch) => &mut switch.codex,
                 None => return,
             },
-            AgentSettings::Proxy(_) => return,
+            AgentSettings::Proxy(_) | AgentSettings::Acp(_) => return,
         };
         codex.command = text(&self.program());
         codex.codex_home = Some(self.home());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
+use talaria::agents::acp::pool::AcpPool;
 use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::process::ProcessHost;
@@ -77,6 +78,8 @@ pub struct Setup {
     pub agent: Option<SharedAgent>,
     /// Real agents in place of all others, built from the parts that they share.
     pub build: Option<AgentBuilder>,
+    /// Most processes of agents of kind `acp`.
+    pub processes: usize,
     /// Who may do what, and how places behave. By default everybody may talk, without limits.
     pub rules: AccountRules,
     /// Texts of rooms.
@@ -116,6 +119,7 @@ impl Default for Setup {
             stand_in_resumable: false,
             agent: None,
             build: None,
+            processes: 8,
             rules: AccountRules {
                 limits: None,
                 ..AccountRules::listed(AccessLists { allow_all: true, ..AccessLists::default() })
@@ -146,6 +150,7 @@ pub struct TestGateway {
     agents: Arc<AgentRegistry>,
     /// Codex processes of agents that were built, until the end.
     codex_servers: Option<Arc<CodexServers>>,
+    acp_pool: Option<Arc<AcpPool>>,
     /// `None` only while it is restarted.
     running: Option<Running>,
 }
@@ -223,6 +228,7 @@ impl TestGateway {
             live: LiveRules::new(rules(setup.rules.clone(), &setup)),
             setup,
             codex_servers: None,
+            acp_pool: None,
             running: None,
         }
     }
@@ -383,6 +389,9 @@ impl TestGateway {
         if let Some(codex) = self.codex_servers.take() {
             codex.end().await;
         }
+        if let Some(pool) = self.acp_pool.take() {
+            pool.end().await;
+        }
         if self.setup.build.is_some() {
             // They hold the store.
             self.agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
@@ -489,7 +498,12 @@ impl TestGateway {
                 let host = Arc::new(ProcessHost::new(home).with_shim(env!("CARGO_BIN_EXE_talaria")));
                 let codex = CodexServers::new(host.clone(), home, None);
                 self.codex_servers = Some(codex.clone());
-                build(&AgentServices { skills: skills.clone(), host, codex, ..services })
+                if let Some(before) = self.acp_pool.take() {
+                    before.end().await;
+                }
+                let acp = AcpPool::new(host.clone(), self.setup.processes);
+                self.acp_pool = Some(acp.clone());
+                build(&AgentServices { skills: skills.clone(), host, codex, acp, ..services })
             }
             None => table,
         };
@@ -521,6 +535,9 @@ impl TestGateway {
             skills: Some(skills),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
+        if let Some(pool) = self.acp_pool.clone() {
+            gateway.turns().metrics().count_agents(move || (pool.count(), pool.memory()));
+        }
         self.running = Some(Running { gateway, store, threads });
     }
 }

@@ -156,6 +156,7 @@ pub async fn agent_with_servers<'a>(
             hidden: services.hidden.clone(),
             command_slots: services.command_slots.clone(),
             codex: services.codex.clone(),
+            acp: services.acp.clone(),
         };
         let tools = AgentTools::new(&config, &services).unwrap();
         AgentTable::new(AgentName::proxy(), Arc::new(ModelAgent::new(config.clone(), tools).unwrap()))

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{ApprovalAnswer, ApprovalContext, Verdict, once_only, other_environment, reason_of};
 use crate::access::GrantScope;
 use crate::agent::{AnswerForm, Ask};
-use crate::agents::codex::sorted_json::sorted;
+use crate::agents::sorted_json::sorted;
 use crate::i18n::{LocalizedText, TextKey};
 
 pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> ApprovalAnswer {

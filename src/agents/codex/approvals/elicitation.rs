@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::elicited_form::{ElicitedForm, FormRefusal};
 use super::{ApprovalAnswer, ApprovalContext, NAME_CHARS, Verdict};
 use crate::agent::{AnswerForm, Ask};
-use crate::agents::codex::sorted_json::{sorted, text_field};
+use crate::agents::sorted_json::{sorted, text_field};
 use crate::i18n::TextKey;
 use crate::util::code_span;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::agent::{AnswerForm, AskOption, OptionKind};
-use crate::agents::codex::sorted_json::{list_field, text_field};
+use crate::agents::sorted_json::{list_field, text_field};
 
 /// Words in a form that asks for a secret. An answer in a room would not stay one.
 const SECRETS: [&str; 9] =

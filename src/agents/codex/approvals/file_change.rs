@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ApprovalAnswer, ApprovalContext, Verdict, reason_of};
 use crate::agent::{AnswerForm, Ask};
-use crate::agents::codex::sorted_json::text_field;
+use crate::agents::sorted_json::text_field;
 use crate::i18n::TextKey;
 
 pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> ApprovalAnswer {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use crate::agents::codex::patch_summary::PatchSummary;
-use crate::agents::codex::sorted_json::{list_field, text_field};
+use crate::agents::sorted_json::{list_field, text_field};
 
 /// Patches that are remembered. Codex works on one at a time; more would be a flood.
 const PATCHES: usize = 32;

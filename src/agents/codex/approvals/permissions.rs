@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ApprovalAnswer, ApprovalContext, Verdict, other_environment, reason_of};
 use crate::agent::{AnswerForm, Ask};
-use crate::agents::codex::sorted_json::sorted;
+use crate::agents::sorted_json::sorted;
 use crate::config::PermissionPolicy;
 use crate::i18n::TextKey;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ApprovalAnswer, ApprovalContext, NAME_CHARS, Verdict};
 use crate::agent::{AnswerForm, Ask, AskOption, OptionKind};
-use crate::agents::codex::sorted_json::{list_field, text_field};
+use crate::agents::sorted_json::{list_field, text_field};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::util::{clip, code_span};
 

@@ -1,7 +1,10 @@
 //! Items as codex 0.166 and 0.169 wrote them, shortened, and what becomes of them.
 
+use std::collections::HashMap;
+
 use super::*;
-use crate::agent::legal_history;
+use crate::agent::{ToolActivity, legal_history};
+use crate::agents::call_messages::NAME_CHARS;
 
 const THREAD: &str = "01a1e176-c68a-7f52-aab2-964a5d4503c9";
 

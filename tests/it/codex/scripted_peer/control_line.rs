@@ -15,8 +15,18 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-use super::turn_player::Nudge;
-use super::{LOG, SOCKET};
+/// One line for each [`LogEntry`], in the folder of the scripted program.
+const LOG: &str = "log.jsonl";
+
+/// The socket, in that folder.
+pub const SOCKET: &str = "socket";
+
+/// Something that a player waits for.
+pub enum Nudge {
+    Answered(Value),
+    Opened(String),
+    Interrupted,
+}
 
 /// Something that a process did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,14 +63,14 @@ impl LogEntry {
 }
 
 /// The test's end.
-pub(super) struct PeerControl {
+pub struct PeerControl {
     entries: watch::Receiver<Vec<LogEntry>>,
     opened: Arc<watch::Sender<BTreeSet<String>>>,
     accepting: tokio::task::JoinHandle<()>,
 }
 
 impl PeerControl {
-    pub(super) fn listen(socket: &Path) -> Self {
+    pub fn listen(socket: &Path) -> Self {
         let listener = UnixListener::bind(socket).unwrap();
         let (sender, entries) = watch::channel(Vec::new());
         let opened = Arc::new(watch::Sender::new(BTreeSet::new()));
@@ -84,11 +94,11 @@ impl PeerControl {
         Self { entries, opened, accepting }
     }
 
-    pub(super) fn entries(&self) -> watch::Receiver<Vec<LogEntry>> {
+    pub fn entries(&self) -> watch::Receiver<Vec<LogEntry>> {
         self.entries.clone()
     }
 
-    pub(super) fn open(&self, gate: &str) {
+    pub fn open(&self, gate: &str) {
         self.opened.send_modify(|opened| {
             opened.insert(gate.to_owned());
         });
@@ -122,7 +132,7 @@ async fn tell_gates(
 }
 
 /// The end of a process.
-pub(super) struct ControlLine {
+pub struct ControlLine {
     log: Mutex<File>,
     /// `None` once nobody listens.
     socket: Mutex<Option<UnixStream>>,
@@ -137,7 +147,7 @@ struct Gates {
 }
 
 impl ControlLine {
-    pub(super) fn connect(folder: &Path) -> Self {
+    pub fn connect(folder: &Path) -> Self {
         let log = File::options().create(true).append(true).open(folder.join(LOG)).unwrap();
         let socket = UnixStream::connect(folder.join(SOCKET)).ok();
         let gates = Arc::<Mutex<Gates>>::default();
@@ -152,7 +162,7 @@ impl ControlLine {
         Self { log: Mutex::new(log), socket: Mutex::new(socket), gates }
     }
 
-    pub(super) fn write(&self, event: LogEvent) {
+    pub fn write(&self, event: LogEvent) {
         let entry = LogEntry { process: std::process::id(), event };
         let line = format!("{}\n", serde_json::to_string(&entry).unwrap());
         self.log.lock().write_all(line.as_bytes()).unwrap();
@@ -163,7 +173,7 @@ impl ControlLine {
     }
 
     /// Says that somebody waits at a gate, who is nudged when it is open.
-    pub(super) fn wait(&self, gate: &str, waiting: Sender<Nudge>) {
+    pub fn wait(&self, gate: &str, waiting: Sender<Nudge>) {
         self.write(LogEvent::Waits(gate.to_owned()));
         let mut gates = self.gates.lock();
         if gates.opened.contains(gate) {

@@ -9,17 +9,11 @@ use serde_json::{Value, json};
 
 use super::app_server::Peer;
 use super::control_line::LogEvent;
+pub(super) use super::control_line::Nudge;
 use super::scenario::{Act, CommandAct, PatchAct};
 
 /// Bytes of each message of a flood.
 const FLOOD: usize = 1_000;
-
-/// Something that a player waits for.
-pub(super) enum Nudge {
-    Answered(Value),
-    Opened(String),
-    Interrupted,
-}
 
 /// The turn of a player.
 pub(super) struct TurnPlace {

@@ -1,5 +1,5 @@
-//! Requests of codex in one turn that wait for an answer. People may think for hours, and codex goes on meanwhile, so
-//! each is answered beside everything else.
+//! Requests of an agent in one turn that wait for an answer. People may think for hours, and the agent goes on meanwhile,
+//! so each is answered beside everything else.
 
 use std::collections::HashMap;
 
@@ -8,29 +8,33 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use talaria_platform::{BoxFuture, CancellationToken};
 
-use super::approvals::ApprovalAnswer;
 use crate::agents::jsonrpc::RequestId;
 
-/// Requests of one turn that wait at once. Codex has one open for each tool that runs.
+/// Requests of one turn that wait at once. An agent has one open for each tool that runs.
 const OPEN: usize = 16;
 
-/// The requests of a turn. Dropping this withdraws all asks.
-#[derive(Default)]
-pub struct OpenRequests<'a> {
-    /// `None` as an answer: codex does not wait for it any more.
-    answering: FuturesUnordered<BoxFuture<'a, (RequestId, Option<ApprovalAnswer>)>>,
-    /// Fired for a request that codex does not wait for any more.
+/// The requests of a turn, each with an answer of the type `A`. Dropping this withdraws all asks.
+pub struct OpenRequests<'a, A> {
+    /// `None` as an answer: the agent does not wait for it any more.
+    answering: FuturesUnordered<BoxFuture<'a, (RequestId, Option<A>)>>,
+    /// Fired for a request that the agent does not wait for any more.
     withdrawals: HashMap<RequestId, CancellationToken>,
 }
 
-impl<'a> OpenRequests<'a> {
+impl<A> Default for OpenRequests<'_, A> {
+    fn default() -> Self {
+        Self { answering: FuturesUnordered::new(), withdrawals: HashMap::new() }
+    }
+}
+
+impl<'a, A: Send + 'a> OpenRequests<'a, A> {
     /// Whether no further request can be taken.
     pub fn is_full(&self) -> bool {
         self.answering.len() >= OPEN
     }
 
     /// Begins to answer a request.
-    pub fn begin(&mut self, id: RequestId, answer: impl Future<Output = ApprovalAnswer> + Send + 'a) {
+    pub fn begin(&mut self, id: RequestId, answer: impl Future<Output = A> + Send + 'a) {
         let withdrawn = CancellationToken::new();
         self.withdrawals.insert(id.clone(), withdrawn.clone());
         self.answering.push(Box::pin(async move {
@@ -43,7 +47,7 @@ impl<'a> OpenRequests<'a> {
     }
 
     /// The next answer; `None` if no request waits. May be dropped at any time without losing an answer.
-    pub async fn next(&mut self) -> Option<(RequestId, ApprovalAnswer)> {
+    pub async fn next(&mut self) -> Option<(RequestId, A)> {
         loop {
             let (id, answer) = self.answering.next().await?;
             self.withdrawals.remove(&id);
@@ -53,7 +57,12 @@ impl<'a> OpenRequests<'a> {
         }
     }
 
-    /// Takes the news that codex does not wait for a request any more, with the id as it stands on the wire.
+    /// Ids of the requests that wait.
+    pub fn ids(&self) -> Vec<RequestId> {
+        self.withdrawals.keys().cloned().collect()
+    }
+
+    /// Takes the news that the agent does not wait for a request any more, with the id as it stands on the wire.
     pub fn withdraw(&mut self, id: &Value) {
         let id = match id {
             Value::String(id) => RequestId::Text(id.clone()),
@@ -72,26 +81,22 @@ mod tests {
 
     use super::*;
 
-    fn answer(result: Value) -> ApprovalAnswer {
-        ApprovalAnswer::new(result)
-    }
-
     #[tokio::test]
     async fn requests_are_answered_in_the_order_in_which_people_decide() {
         let mut requests = OpenRequests::default();
         let (first, decided) = oneshot::channel();
-        requests.begin(RequestId::Number(0), async { answer(decided.await.unwrap()) });
-        requests.begin(RequestId::Text("b".into()), async { answer(json!("two")) });
+        requests.begin(RequestId::Number(0), async { decided.await.unwrap() });
+        requests.begin(RequestId::Text("b".into()), async { json!("two") });
         let (id, second) = requests.next().await.unwrap();
-        assert_eq!((id, second.reply), (RequestId::Text("b".into()), Ok(json!("two"))));
+        assert_eq!((id, second), (RequestId::Text("b".into()), json!("two")));
         first.send(json!("one")).unwrap();
         assert_eq!(requests.next().await.unwrap().0, RequestId::Number(0));
         assert!(requests.next().await.is_none());
     }
 
     #[tokio::test]
-    async fn a_request_that_codex_took_back_gets_no_answer() {
-        let mut requests = OpenRequests::default();
+    async fn a_request_that_the_agent_took_back_gets_no_answer() {
+        let mut requests = OpenRequests::<Value>::default();
         requests.begin(RequestId::Number(7), std::future::pending());
         requests.withdraw(&json!("7"));
         requests.withdraw(&json!(7));

@@ -1,4 +1,4 @@
-//! Files that a turn brings to codex: pictures in a private folder that goes with the turn, other attachments in the
+//! Files that a turn brings to an agent that is a program: pictures in a private folder that goes with the turn, other attachments in the
 //! folder of the session.
 
 use std::fs::{self, DirBuilder, OpenOptions};

@@ -1,5 +1,5 @@
-//! The output of a turn of codex: everything goes on to the engine, and the clock of the turn stands still while an ask
-//! is open.
+//! The output of a turn of an agent that is a program: everything goes on to the engine, and the clock of the turn stands
+//! still while an ask is open.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::agent::{AgentError, AgentOutput, Ask, AskChoice, SessionMessage, Turn
 use crate::agents::work_clock::WorkClock;
 
 /// Passes everything on to the turn.
-pub struct CodexOutput<'a> {
+pub struct TimedOutput<'a> {
     out: &'a dyn AgentOutput,
     clock: WorkClock,
 }
 
-impl<'a> CodexOutput<'a> {
+impl<'a> TimedOutput<'a> {
     /// The output of a turn that begins now.
     pub fn new(out: &'a dyn AgentOutput) -> Self {
         Self { out, clock: WorkClock::start() }
@@ -26,7 +26,7 @@ impl<'a> CodexOutput<'a> {
     }
 }
 
-impl AgentOutput for CodexOutput<'_> {
+impl AgentOutput for TimedOutput<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
         self.out.emit(event);
     }

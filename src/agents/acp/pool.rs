@@ -1,0 +1,249 @@
+//! The processes of all agents of kind `acp`: one for each session, and at most so many at once.
+//!
+//! A process is started for a turn and kept for the next one ([`idle`]). When all places are taken, the process that has
+//! been idle for longest makes room, if its agent can open the conversation again; otherwise the newcomer has to wait. A
+//! place is free only after its process has ended, so there are never more processes than places.
+
+mod idle;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use talaria_platform::{CancellationToken, spawn_task};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use self::idle::IdleProcess;
+pub use self::place::{PooledProcess, ProcessPlace};
+use super::process::AcpProcess;
+use crate::agents::process::{ProcessHost, memory_of};
+use crate::ids::SessionId;
+
+/// Longest wait for the end of an earlier process of the same session.
+const EARLIER: Duration = Duration::from_secs(10);
+
+/// Longest wait for the end of all processes: both pauses of an ordered end, and a moment.
+const END: Duration = Duration::from_secs(6);
+
+/// The processes of all agents. One per process of ours.
+pub struct AcpPool {
+    /// Starts the processes.
+    pub host: Arc<ProcessHost>,
+    /// Most processes at once.
+    limit: usize,
+    places: Mutex<HashMap<PlaceKey, Place>>,
+    /// Told when a place is free again.
+    freed: Notify,
+    /// Number of agents that were built so far.
+    agents: AtomicU64,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// The session of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlaceKey {
+    /// The agent, by the number that [`AcpPool::new_agent`] gave it: a reload builds another one with the same name.
+    pub agent: u64,
+    /// The session.
+    pub session: SessionId,
+}
+
+/// A place for one process.
+struct Place {
+    /// The session under its lasting name.
+    conversation: SessionId,
+    /// Marker of the process, once it was started.
+    marker: Option<String>,
+    /// The process, if no turn has it; `None` also while it is started or ended.
+    idle: Option<IdleProcess>,
+}
+
+/// A place and what is in it.
+pub enum Acquired {
+    /// The process of the session, as the turn before left it.
+    Warm(PooledProcess),
+    /// An empty place, in which a process may be started.
+    Cold(ProcessPlace),
+}
+
+/// Why a turn gets no place. Nothing ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// All places are taken, and no process can make room.
+    #[error("all places for processes are taken")]
+    Full,
+    /// A process of the same session has not ended yet.
+    #[error("an earlier process of the session has not ended yet")]
+    InUse,
+    /// The gateway ends.
+    #[error("the gateway ends")]
+    Ending,
+}
+
+impl AcpPool {
+    /// A pool without processes.
+    pub fn new(host: Arc<ProcessHost>, limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            host,
+            limit,
+            places: Mutex::default(),
+            freed: Notify::new(),
+            agents: AtomicU64::new(0),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// A number for an agent that is built, and the token that fires when the gateway ends; the agent fires it earlier
+    /// when it is dropped.
+    pub fn new_agent(&self) -> (u64, CancellationToken) {
+        (self.agents.fetch_add(1, Ordering::Relaxed), self.stop.child_token())
+    }
+
+    /// The process of a session, or a place for one. Dropping the future gives the place up.
+    pub async fn acquire(
+        self: &Arc<Self>,
+        key: &PlaceKey,
+        conversation: &SessionId,
+    ) -> Result<Acquired, PoolError> {
+        let until = Instant::now() + EARLIER;
+        loop {
+            if self.stop.is_cancelled() {
+                return Err(PoolError::Ending);
+            }
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            match self.take_place(key, conversation)? {
+                TakenPlace::Empty(place) => return Ok(Acquired::Cold(place)),
+                TakenPlace::Idle(place, idle) => match idle.take(place).await {
+                    Ok(process) if process.is_gone() => process.end().await,
+                    Ok(process) => return Ok(Acquired::Warm(process)),
+                    // It died a moment ago.
+                    Err(Some(place)) => return Ok(Acquired::Cold(place)),
+                    Err(None) => {}
+                },
+                TakenPlace::After(place, other, idle) => {
+                    // In a task of its own, because the newcomer may give up meanwhile.
+                    let ending = self.spawn("acp-makes-room", async move {
+                        if let Ok(process) = idle.take(other).await {
+                            process.end().await;
+                        }
+                    });
+                    let _ = ending.await;
+                    return Ok(Acquired::Cold(place));
+                }
+                TakenPlace::InUse => {
+                    if tokio::time::timeout_at(until, freed).await.is_err() {
+                        return Err(PoolError::InUse);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_place(
+        self: &Arc<Self>,
+        key: &PlaceKey,
+        conversation: &SessionId,
+    ) -> Result<TakenPlace, PoolError> {
+        let mut places = self.places.lock();
+        if let Some(place) = places.get_mut(key) {
+            return Ok(match place.idle.take() {
+                Some(idle) => TakenPlace::Idle(ProcessPlace::new(self.clone(), key.clone()), idle),
+                None => TakenPlace::InUse,
+            });
+        }
+        let mut room = None;
+        if places.len() >= self.limit {
+            let can_go = places.iter_mut().filter_map(|(key, place)| {
+                let idle = place.idle.as_ref().filter(|idle| idle.can_load)?;
+                Some((idle.since, key.clone(), place))
+            });
+            let longest = can_go.min_by_key(|(since, _, _)| *since);
+            let (other, idle) =
+                longest.and_then(|(_, key, place)| Some((key, place.idle.take()?))).ok_or(PoolError::Full)?;
+            tracing::info!("an idle process of an agent makes room for another session");
+            room = Some((ProcessPlace::new(self.clone(), other), idle));
+        }
+        let place = Place { conversation: conversation.clone(), marker: None, idle: None };
+        places.insert(key.clone(), place);
+        let place = ProcessPlace::new(self.clone(), key.clone());
+        Ok(match room {
+            Some((other, idle)) => TakenPlace::After(place, other, idle),
+            None => TakenPlace::Empty(place),
+        })
+    }
+
+    /// Ends the process of a session, if no turn has it.
+    pub async fn end_session(self: &Arc<Self>, key: &PlaceKey) {
+        let idle = self.places.lock().get_mut(key).and_then(|place| place.idle.take());
+        let Some(idle) = idle else { return };
+        if let Ok(process) = idle.take(ProcessPlace::new(self.clone(), key.clone())).await {
+            process.end().await;
+        }
+    }
+
+    /// Whether an agent has a process for a session, by the session's lasting name.
+    pub fn has_process(&self, agent: u64, conversation: &SessionId) -> bool {
+        let places = self.places.lock();
+        places.iter().any(|(key, place)| {
+            key.agent == agent && place.marker.is_some() && place.conversation == *conversation
+        })
+    }
+
+    /// Most processes at once.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Number of processes that run.
+    pub fn count(&self) -> usize {
+        self.places.lock().values().filter(|place| place.marker.is_some()).count()
+    }
+
+    /// Bytes of memory of all processes, with everything that they started. Looks at every process of this user.
+    pub fn memory(&self) -> i64 {
+        let markers: BTreeSet<_> =
+            self.places.lock().values().filter_map(|place| place.marker.clone()).collect();
+        memory_of(&markers)
+    }
+
+    /// Runs a task that is waited for at the end.
+    fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> tokio::task::JoinHandle<()> {
+        spawn_task(name, self.tasks.track_future(task))
+    }
+
+    /// Ends every process in order, and waits for that. Nothing can be started afterwards.
+    pub async fn end(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(END, self.tasks.wait()).await.is_err() {
+            tracing::warn!("not every process of an agent ended in time");
+        }
+    }
+}
+
+/// The result of looking for a place.
+enum TakenPlace {
+    /// It is free.
+    Empty(ProcessPlace),
+    /// It has the idle process of the session.
+    Idle(ProcessPlace, IdleProcess),
+    /// It is free once this idle process of another session has ended.
+    After(ProcessPlace, ProcessPlace, IdleProcess),
+    /// A process of the session is in use.
+    InUse,
+}

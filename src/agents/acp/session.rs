@@ -1,0 +1,184 @@
+//! The conversation in a process: opened anew, or opened again after its process was ended.
+//!
+//! A conversation that the agent no longer has is never replaced silently: people are told, or the turn fails. Silence is
+//! no such news: then the turn fails and the conversation stays what it is.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::failure;
+use super::process::AcpProcess;
+use crate::agent::{AgentError, AgentErrorKind};
+use crate::agents::jsonrpc::{RpcError, RpcFault};
+use crate::agents::sorted_json::{list_field, text_field};
+use crate::i18n::TextKey;
+
+/// Time limit of `session/new`. Agents start programs of their own for it.
+const NEW: Duration = Duration::from_secs(60);
+
+/// Time limit of a change of the model.
+const CHOOSE: Duration = Duration::from_secs(30);
+
+/// Models of an agent that are remembered.
+const MODELS: usize = 500;
+
+/// Our notes about the conversation of a session, as they are stored with the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// The agent's id of it.
+    pub acp_session: String,
+    /// The folder that it works in. A session in another folder is another conversation.
+    pub cwd: String,
+    /// Whether a prompt was sent in it. Agents keep nothing of a conversation without one.
+    pub begun: bool,
+    /// Hash of the words of ours that the agent was told last; empty for none.
+    #[serde(default)]
+    pub context: String,
+}
+
+/// A conversation that is open in a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenSession {
+    /// The agent's id of it.
+    pub id: String,
+    /// Whether a prompt was sent in it.
+    pub is_begun: bool,
+    /// Models that can be chosen.
+    models: Vec<String>,
+    /// The setting by which a model is chosen, in agents that have settings for it.
+    model_setting: Option<String>,
+    /// The model that was chosen.
+    model: Option<String>,
+}
+
+/// Why a conversation could not be opened again.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The agent does not have it.
+    Forgotten(RpcFault),
+    /// The agent did not answer in time, or ended.
+    Failed(RpcError),
+}
+
+impl SessionReport {
+    /// Reads a stored report; `None` if there is none of ours.
+    pub fn read(stored: Option<&Value>) -> Option<Self> {
+        serde_json::from_value(stored?.clone()).ok()
+    }
+
+    /// The value to store.
+    pub fn to_value(&self) -> Value {
+        json!(self)
+    }
+}
+
+impl OpenSession {
+    fn read(id: &str, answer: &Value) -> Self {
+        let by_id = list_field(&answer["models"], "availableModels").iter();
+        let mut models: Vec<_> = by_id.map(|model| text_field(model, "modelId").to_owned()).collect();
+        let mut model_setting = None;
+        let is_model = |option: &&Value| option["category"] == "model" || option["id"] == "model";
+        if models.is_empty()
+            && let Some(setting) = list_field(answer, "configOptions").iter().find(is_model)
+        {
+            let values = list_field(setting, "options").iter();
+            models = values.map(|option| text_field(option, "value").to_owned()).collect();
+            model_setting = Some(text_field(setting, "id").to_owned());
+        }
+        models.truncate(MODELS);
+        Self { id: id.to_owned(), models, model_setting, ..Self::default() }
+    }
+}
+
+impl AcpProcess {
+    /// Opens a new conversation, and returns its id.
+    pub async fn new_session(&mut self, cwd: &str) -> Result<String, AgentError> {
+        let params = json!({ "cwd": cwd, "mcpServers": [] });
+        let answer = match self.call("session/new", params, NEW).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::error!(%error, stderr = failure::shown_stderr(&self.rpc), "an agent opens no conversation");
+                return Err(failure::no_session(&error));
+            }
+        };
+        let id = text_field(&answer, "sessionId").to_owned();
+        if id.is_empty() {
+            tracing::error!("an agent opened a conversation without an id");
+            return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpSession));
+        }
+        self.session = Some(OpenSession::read(&id, &answer));
+        Ok(id)
+    }
+
+    /// Opens a conversation of an earlier process. The agent repeats it, which nobody is shown.
+    pub async fn load_session(&mut self, id: &str, cwd: &str, deadline: Duration) -> Result<(), LoadError> {
+        let params = json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
+        match self.call("session/load", params, deadline).await {
+            Ok(answer) => {
+                self.session = Some(OpenSession { is_begun: true, ..OpenSession::read(id, &answer) });
+                Ok(())
+            }
+            Err(RpcError::Fault(fault)) => Err(LoadError::Forgotten(fault)),
+            Err(error) => Err(LoadError::Failed(error)),
+        }
+    }
+
+    /// Chooses the model of the conversation. An agent that does not do it goes on with its own: that must not cost the
+    /// answer.
+    pub async fn choose_model(&mut self, model: &str) {
+        let Some(session) = self.session.clone() else { return };
+        if session.model.as_deref() == Some(model) {
+            return;
+        }
+        if !session.models.iter().any(|known| known == model) {
+            tracing::warn!(model, "the agent does not offer this model and goes on with its own");
+            return;
+        }
+        let (method, params) = match &session.model_setting {
+            Some(setting) => (
+                "session/set_config_option",
+                json!({ "sessionId": session.id, "configId": setting, "value": model }),
+            ),
+            None => ("session/set_model", json!({ "sessionId": session.id, "modelId": model })),
+        };
+        match self.call(method, params, CHOOSE).await {
+            Ok(_) => {
+                if let Some(session) = &mut self.session {
+                    session.model = Some(model.to_owned());
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, model, "the agent does not take this model and goes on with its own")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_another_agent_is_none() {
+        let report =
+            SessionReport { acp_session: "s1".into(), cwd: "/w".into(), begun: true, context: String::new() };
+        assert_eq!(SessionReport::read(Some(&report.to_value())), Some(report));
+        assert_eq!(SessionReport::read(Some(&json!({ "thread": "t" }))), None);
+        assert_eq!(SessionReport::read(None), None);
+    }
+
+    #[test]
+    fn models_are_found_in_both_forms() {
+        let listed = json!({ "models": { "availableModels": [{ "modelId": "a" }, { "modelId": "b" }] } });
+        let session = OpenSession::read("s", &listed);
+        assert_eq!((session.models.len(), session.model_setting), (2, None));
+        let setting = json!({ "configOptions": [
+            { "id": "mode", "category": "mode", "options": [{ "value": "x" }] },
+            { "id": "model", "category": "model", "options": [{ "value": "a" }] } ] });
+        let session = OpenSession::read("s", &setting);
+        assert_eq!((session.models, session.model_setting.as_deref()), (vec!["a".to_owned()], Some("model")));
+        assert_eq!(OpenSession::read("s", &Value::Null).models, Vec::<String>::new());
+    }
+}
