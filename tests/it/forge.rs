@@ -1,5 +1,6 @@
 //! The forge surface: programs run agents in sessions, over a real socket.
 
+mod acp;
 mod admin;
 mod files;
 mod isolation;

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use talaria::agent::{AgentKind, AgentTable, RewindSupport};
-use talaria::config::ForgeConfig;
+use talaria::agent::{AgentKind, AgentTable, RewindSupport, SharedAgent};
+use talaria::agents::AgentServices;
+use talaria::agents::acp::AcpAgent;
+use talaria::config::{AcpConfig, ForgeConfig};
 use talaria::ids::AgentName;
 use talaria::rules::{AgentPolicy, AgentRules};
 use talaria::server::{ForgeSettings, ServerSettings};
 
+use crate::acp::scripted_agent::{Script as AcpScript, ScriptedAgent};
 use crate::support::gateway::Setup;
 use crate::support::scripted::{Script, Scripted};
 use crate::support::served::{Served, json as read_json, settings};
@@ -38,9 +41,35 @@ impl ForgeScene {
     pub async fn of(config: ForgeConfig, setup: Setup) -> Self {
         let agent = Scripted::new(AgentKind::Model, "claude", RewindSupport::Possible, false);
         let scripted = agent.clone();
-        let table = move |_: &_| {
+        Self::built(config, setup, agent, move |_| Arc::new(scripted.clone())).await
+    }
+
+    /// A scene whose `claude` is an ACP agent with this script.
+    pub async fn acp(script: AcpScript) -> (Self, ScriptedAgent) {
+        Self::acp_with(ForgeConfig::default(), script).await
+    }
+
+    pub async fn acp_with(config: ForgeConfig, script: AcpScript) -> (Self, ScriptedAgent) {
+        let acp = ScriptedAgent::new(&script);
+        let command = acp.command();
+        let nobody = Scripted::new(AgentKind::Model, "nobody", RewindSupport::Possible, false);
+        let build = move |services: &AgentServices| -> SharedAgent {
+            // A forge session has a folder of its own; nothing is made here.
+            let workspace = command.with_file_name("workspace");
+            Arc::new(AcpAgent::new(AcpConfig::new(command.display().to_string(), workspace), services))
+        };
+        (Self::built(config, Setup::default(), nobody, build).await, acp)
+    }
+
+    async fn built(
+        config: ForgeConfig,
+        setup: Setup,
+        agent: Scripted,
+        build: impl Fn(&AgentServices) -> SharedAgent + Send + Sync + 'static,
+    ) -> Self {
+        let table = move |services: &AgentServices| {
             let other = Scripted::new(AgentKind::Model, "other", RewindSupport::Possible, false);
-            AgentTable::new(AgentName::proxy(), Arc::new(other)).with(claude(), Arc::new(scripted.clone()))
+            AgentTable::new(AgentName::proxy(), Arc::new(other)).with(claude(), build(services))
         };
         let setup = Setup { build: Some(Arc::new(table)), ..setup };
         let rules = setup.rules.clone();

@@ -9,7 +9,13 @@ const CASES: &[(&str, &[&str])] = &[
     ("test_create_session_requires_auth", &["tests/it/forge/seed_cases.rs::create_session_requires_auth"]),
     ("test_create_session_returns_id", &["tests/it/forge/seed_cases.rs::create_session_returns_id"]),
     ("test_create_session_with_meta", &["tests/it/forge/seed_cases.rs::create_session_with_meta"]),
-    ("test_turn_round_trip", &["tests/it/forge/seed_cases.rs::turn_round_trip"]),
+    (
+        "test_turn_round_trip",
+        &[
+            "tests/it/forge/seed_cases.rs::turn_round_trip",
+            "tests/it/forge/seed_cases.rs::a_line_in_the_form_of_the_seed_is_passed_on",
+        ],
+    ),
     ("test_session_isolation_404", &["tests/it/forge/seed_cases.rs::session_isolation_404"]),
     ("test_close_session_idempotent", &["tests/it/forge/seed_cases.rs::close_session_idempotent"]),
     ("test_turn_after_close_returns_410", &["tests/it/forge/seed_cases.rs::turn_after_close_returns_410"]),

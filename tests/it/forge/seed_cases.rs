@@ -7,18 +7,24 @@ use talaria::config::ForgeConfig;
 use talaria::ids::SessionId;
 
 use super::scene::ForgeScene;
+use crate::acp::scripted_agent::{Act, Script};
 use crate::support::served::json;
+
+/// A server whose `claude` is a scripted ACP agent.
+async fn start() -> ForgeScene {
+    ForgeScene::acp(Script::default()).await.0
+}
 
 #[tokio::test]
 async fn create_session_requires_auth() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let request = scene.served.bare(Method::POST, "/sessions").body(json!({ "agent": "claude" }).to_string());
     assert_eq!(request.send().await.unwrap().status(), 401);
 }
 
 #[tokio::test]
 async fn create_session_returns_id() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let made = scene.post("/sessions", &json!({ "agent": "claude" })).await;
     assert_eq!(made.status(), 200);
     let made = json(made).await;
@@ -33,7 +39,7 @@ async fn create_session_returns_id() {
 
 #[tokio::test]
 async fn create_session_with_meta() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let made = scene.post("/sessions", &json!({ "agent": "claude", "meta": { "purpose": "smoke" } })).await;
     assert_eq!(made.status(), 200);
     let id = json(made).await["session_id"].as_str().unwrap().to_owned();
@@ -43,6 +49,30 @@ async fn create_session_with_meta() {
 
 #[tokio::test]
 async fn turn_round_trip() {
+    let (scene, _acp) = ForgeScene::acp(Script::default().turn("say hello", [Act::says(&["hello"])])).await;
+    let id = scene.begin().await;
+    let answer = scene.turn(&id, "say hello").await;
+    assert_eq!(answer.status(), 200);
+    let answer = json(answer).await;
+    assert_eq!((&answer["ok"], &answer["session_id"]), (&json!(true), &json!(id)));
+    assert_eq!((&answer["stop_reason"], &answer["turn_index"]), (&json!("end_turn"), &json!(1)));
+    let events = answer["events"].as_array().unwrap();
+    assert_eq!(events.len(), 2, "{events:?}");
+    // Real agents nest the update.
+    let told = events.iter().find(|event| event["method"] == "session/update").unwrap();
+    assert_eq!(told["params"]["update"]["content"]["text"], "hello");
+    assert_eq!((&told["type"], &told["content"]), (&json!("text"), &json!("hello")), "for newer clients");
+    assert_eq!(events[1]["result"]["stopReason"], "end_turn");
+
+    let shown = scene.get(&format!("/sessions/{id}")).await;
+    assert_eq!(shown.status(), 200);
+    let shown = json(shown).await;
+    assert_eq!((&shown["turn_count"], &shown["live"]), (&json!(1), &json!(true)));
+    assert!(!shown["last_turn_at"].is_null());
+}
+
+#[tokio::test]
+async fn a_line_in_the_form_of_the_seed_is_passed_on() {
     let scene = ForgeScene::start().await;
     let id = scene.begin().await;
     let chunk = json!({
@@ -76,7 +106,7 @@ async fn turn_round_trip() {
 
 #[tokio::test]
 async fn session_isolation_404() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let id = scene.begin().await;
     for (method, path, body) in [
         (Method::GET, format!("/sessions/{id}"), Value::Null),
@@ -93,7 +123,7 @@ async fn session_isolation_404() {
 
 #[tokio::test]
 async fn close_session_idempotent() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let path = format!("/sessions/{}", scene.begin().await);
     let first = scene.delete(&path).await;
     assert_eq!(first.status(), 200);
@@ -105,7 +135,7 @@ async fn close_session_idempotent() {
 
 #[tokio::test]
 async fn turn_after_close_returns_410() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let id = scene.begin().await;
     scene.delete(&format!("/sessions/{id}")).await;
     assert_eq!(scene.turn(&id, "hi").await.status(), 410);
@@ -113,7 +143,7 @@ async fn turn_after_close_returns_410() {
 
 #[tokio::test]
 async fn list_sessions_filters_by_app_name() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let mut own = [scene.begin().await, scene.begin().await];
     let theirs = scene.begin_as(&scene.other).await;
     let listed = scene.get("/sessions").await;
@@ -132,7 +162,7 @@ async fn list_sessions_filters_by_app_name() {
 
 #[tokio::test]
 async fn ttl_sweep_closes_stale() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let id = scene.begin().await;
     let swept = scene.sweep_after(3_600 + 60).await;
     assert_eq!(swept, json!({ "soft_closed": 1, "hard_deleted": 0 }));
@@ -143,7 +173,7 @@ async fn ttl_sweep_closes_stale() {
 
 #[tokio::test]
 async fn ttl_sweep_hard_deletes_old_closed() {
-    let scene = ForgeScene::start().await;
+    let scene = start().await;
     let id = scene.begin().await;
     scene.delete(&format!("/sessions/{id}")).await;
     let swept = scene.sweep_after(86_400 + 60).await;
@@ -154,7 +184,8 @@ async fn ttl_sweep_hard_deletes_old_closed() {
 
 #[tokio::test]
 async fn pool_full_returns_503() {
-    let scene = ForgeScene::with(ForgeConfig { max_live_sessions: 2, ..ForgeConfig::default() }).await;
+    let config = ForgeConfig { max_live_sessions: 2, ..ForgeConfig::default() };
+    let (scene, _acp) = ForgeScene::acp_with(config, Script::default()).await;
     let ids = [scene.begin().await, scene.begin_as(&scene.other).await];
     let third = scene.post("/sessions", &json!({ "agent": "claude" })).await;
     assert_eq!(third.status(), 503);
@@ -166,8 +197,8 @@ async fn pool_full_returns_503() {
 
 #[tokio::test]
 async fn run_endpoint_unchanged() {
-    let scene = ForgeScene::start().await;
-    scene.says().says(["{\"hello\":", "\"world\"}"]);
+    let script = Script::default().turn("Reply", [Act::says(&["{\"hello\":", "\"world\"}"])]);
+    let (scene, _acp) = ForgeScene::acp(script).await;
     let body = json!({ "prompt": "Reply with JSON: {\"hello\":\"world\"}", "model": "sonnet" });
     let answer = scene.post("/run", &body).await;
     assert_eq!(answer.status(), 200);
@@ -181,50 +212,45 @@ async fn run_endpoint_unchanged() {
 
 #[tokio::test]
 async fn run_endpoint_unchanged_error_shape() {
-    let scene = ForgeScene::start().await;
-    scene
-        .says()
-        .facts(json!({ "stderr": "boom" }))
-        .then_fails(talaria::agent::AgentErrorKind::Refused, "The agent ended at once.");
+    let (scene, _acp) = ForgeScene::acp(Script::default().turn("x", [Act::exits(1, "boom")])).await;
     let answer = scene.post("/run", &json!({ "prompt": "x" })).await;
     assert_eq!(answer.status(), 502);
     let answer = json(answer).await;
     for key in ["ok", "error", "stderr", "duration_ms", "stop_reason"] {
         assert!(answer.get(key).is_some(), "{key} in {answer}");
     }
-    assert_eq!((&answer["ok"], &answer["stderr"]), (&json!(false), &json!("boom")));
-    assert!(answer["error"].as_str().unwrap().contains("ended at once"), "{answer}");
-    assert_eq!(answer["stop_reason"], "error");
+    assert_eq!(answer["ok"], false);
+    assert!(answer["stderr"].as_str().unwrap().contains("boom"), "{answer}");
+    assert!(answer["error"].is_string() && answer["stop_reason"] == "error", "{answer}");
 }
 
 #[tokio::test]
 async fn the_stop_reason_is_taken_from_the_response_to_the_prompt() {
-    let scene = ForgeScene::start().await;
+    let script = Script::default().turn("hi", [Act::says(&["Hi"]), Act::stops("max_turn_requests")]);
+    let (scene, _acp) = ForgeScene::acp(script).await;
     let id = scene.begin().await;
-    let lines = [
-        r#"{"jsonrpc":"2.0","id":"req-1","method":"session/prompt","params":{}}"#,
-        r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hi"}}}"#,
-        r#"{"jsonrpc":"2.0","id":"req-1","result":{"stopReason":"end_turn"}}"#,
-    ];
-    scene.says().lines(lines).says(["Hi"]).facts(json!({ "stop_reason": "end_turn" }));
     let answer = json(scene.turn(&id, "hi").await).await;
-    assert_eq!(answer["events"].as_array().unwrap().len(), 3);
-    assert_eq!(answer["stop_reason"], "end_turn");
+    let last = answer["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["result"]["stopReason"], "max_turn_requests");
+    assert_eq!(answer["stop_reason"], "max_turn_requests");
 }
 
 #[tokio::test]
 async fn lines_that_are_garbage_are_skipped() {
-    let scene = ForgeScene::start().await;
+    let acts = [Act::writes("not json\n"), Act::says(&["a"]), Act::writes("\n  \n[1\n"), Act::says(&["b"])];
+    let (scene, _acp) = ForgeScene::acp(Script::default().turn("hi", acts)).await;
     let id = scene.begin().await;
-    scene.says().lines([r#"{"a":1}"#, "not json", r#"{"b":2}"#, "", "  ", r#"{"c":3}"#]);
     let answer = json(scene.turn(&id, "hi").await).await;
-    assert_eq!(answer["events"], json!([{ "a": 1 }, { "b": 2 }, { "c": 3 }]));
+    let events = answer["events"].as_array().unwrap();
+    let text: Vec<_> = events.iter().filter_map(|event| event["content"].as_str()).collect();
+    assert_eq!((text, events.len()), (vec!["a", "b"], 3), "{events:?}");
 }
 
 #[tokio::test]
 async fn a_prompt_without_files_is_passed_unchanged() {
-    let scene = ForgeScene::start().await;
+    let (scene, acp) = ForgeScene::acp(Script::default().turn("hello", [Act::says(&["a"])])).await;
     let id = scene.begin().await;
     scene.turn(&id, " hello\n").await;
-    assert_eq!(scene.agent.heard()[0].prompt, " hello\n");
+    let prompts = acp.received("session/prompt");
+    assert_eq!(prompts[0]["prompt"], json!([{ "type": "text", "text": " hello\n" }]));
 }
