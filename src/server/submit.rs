@@ -234,9 +234,9 @@ async fn submit_here(
         SubmitResult::Before(run) => {
             let wanted = run.clone();
             let before =
-                server.store.read(move |tx| tx.turn_head(&wanted)).await?.ok_or_else(ApiError::no_run)?;
-            let forge_index = before.source.app().and_then(|request| request.forge.as_ref());
-            (run, before.session, forge_index.map_or(0, |forge| forge.index))
+                server.store.read(move |tx| Ok((tx.turn_head(&wanted)?, tx.forge_turn_index(&wanted)?)));
+            let (before, forge_index) = before.await?;
+            (run, before.ok_or_else(ApiError::no_run)?.session, forge_index.unwrap_or_default())
         }
         SubmitResult::Refused(problem) => return Err(problem),
     };

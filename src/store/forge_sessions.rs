@@ -224,6 +224,15 @@ impl Tx<'_> {
         Ok(TurnAdmission::Admitted(session.turns + 1))
     }
 
+    /// Number of an accepted turn in its forge session; `None` for a turn of another surface.
+    pub fn forge_turn_index(&self, turn: &TurnId) -> Result<Option<u64>> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT json_extract(brought, '$.forge.index') FROM turns WHERE id = ?1")?;
+        let index: Option<Option<u64>> = query.query_row([&turn.0], |row| row.get(0)).optional()?;
+        Ok(index.flatten())
+    }
+
     /// The last turn of a session ended just now: the time until it is closed begins.
     pub fn touch_forge_session(&self, id: &SessionId) -> Result<()> {
         self.conn
@@ -234,14 +243,14 @@ impl Tx<'_> {
 
     /// Closes a session and asks its turns to stop. After the commit the caller stops them and lets the engine tell the
     /// agents.
-    pub fn close_forge_session(&self, id: &SessionId, why: ForgeEventKind) -> Result<CloseResult> {
+    pub fn close_forge_session(&self, id: &SessionId, why: ForgeEventKind, now: i64) -> Result<CloseResult> {
         let Some(session) = self.forge_session(id)? else { return Ok(CloseResult::Absent) };
         if session.closed.is_some() {
             return Ok(CloseResult::AlreadyClosed);
         }
         self.conn
             .prepare_cached("UPDATE forge_sessions SET closed = ?2 WHERE session = ?1")?
-            .execute(params![id.0, unix_now()])?;
+            .execute(params![id.0, now])?;
         let open: Vec<_> = self.open_turns(id)?.into_iter().map(|turn| turn.id).collect();
         open.iter().try_for_each(|turn| self.ask_to_stop(turn))?;
         self.add_forge_event(id, &session.app, why, None)?;
@@ -275,7 +284,8 @@ impl Tx<'_> {
         let mut counts = SweepCounts::default();
         let idle = self.sessions_where(&idle, now - ttl)?;
         for id in &idle {
-            if matches!(self.close_forge_session(id, ForgeEventKind::SweepClose)?, CloseResult::Closed(_)) {
+            let closed = self.close_forge_session(id, ForgeEventKind::SweepClose, now)?;
+            if matches!(closed, CloseResult::Closed(_)) {
                 counts.soft_closed += 1;
             }
         }
@@ -421,7 +431,7 @@ mod tests {
                 assert_eq!(tx.admit_forge_turn(&id, &TurnId("t".to_owned()))?, TurnAdmission::Closed);
                 assert!(tx.create_forge_session(&new("two"), 1)?.is_some(), "a closed one does not count");
                 assert_eq!(tx.forge_folders()?.len(), 2);
-                let swept = tx.sweep_forge(now + 1_003, limits)?.0;
+                let swept = tx.sweep_forge(now + 1_103, limits)?.0;
                 assert_eq!(swept, SweepCounts { soft_closed: 1, hard_deleted: 1 });
                 assert_eq!((tx.forge_session(&id)?, tx.has_session(&id)?), (None, false));
                 assert_eq!(tx.forge_folders()?.len(), 1);
@@ -445,17 +455,20 @@ mod tests {
                 let id = new("one").session;
                 let turn = |name: &str| TurnId(name.to_owned());
                 assert_eq!(tx.admit_forge_turn(&id, &turn("t"))?, TurnAdmission::Absent);
-                assert_eq!(tx.close_forge_session(&id, ForgeEventKind::Close)?, CloseResult::Absent);
+                assert_eq!(tx.close_forge_session(&id, ForgeEventKind::Close, 7)?, CloseResult::Absent);
                 tx.create_forge_session(&new("one"), 10)?;
                 assert_eq!(tx.admit_forge_turn(&id, &turn("t"))?, TurnAdmission::Admitted(1));
                 assert_eq!(tx.admit_forge_turn(&id, &turn("u"))?, TurnAdmission::Admitted(2));
                 let session = tx.forge_session(&id)?.unwrap();
                 assert_eq!((session.turns, session.last_turn.is_some()), (2, true));
                 assert_eq!(
-                    tx.close_forge_session(&id, ForgeEventKind::Close)?,
+                    tx.close_forge_session(&id, ForgeEventKind::Close, 7)?,
                     CloseResult::Closed(Vec::new())
                 );
-                assert_eq!(tx.close_forge_session(&id, ForgeEventKind::Close)?, CloseResult::AlreadyClosed);
+                assert_eq!(
+                    tx.close_forge_session(&id, ForgeEventKind::Close, 7)?,
+                    CloseResult::AlreadyClosed
+                );
                 assert_eq!(tx.forge_sessions("forge", false)?, []);
                 assert_eq!(tx.forge_sessions("forge", true)?.len(), 1);
                 assert_eq!(tx.forge_sessions("other", true)?, []);

@@ -9,6 +9,8 @@ mod command_line;
 mod console;
 #[cfg(feature = "testing")]
 mod control;
+#[cfg(feature = "testing")]
+mod forge;
 mod hostile;
 #[cfg(feature = "testing")]
 mod kill;

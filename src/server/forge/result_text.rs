@@ -74,7 +74,7 @@ mod tests {
             ("", ""),
             ("```rust\nfn main() {}\n```", "fn main() {}"),
             ("```\n```", ""),
-            ("{\"hello\": ", "{\"hello\": "),
+            ("{\"hello\": ", "{\"hello\":"),
             ("{\"a\": 1} and more", "{\"a\": 1} and more"),
             ("Here it is:\n```json\n{}\n```", "Here it is:\n```json\n{}\n```"),
             ("```json\n{}\n```\nDone.", "```json\n{}\n```\nDone."),

@@ -20,7 +20,7 @@ use crate::ids::SessionId;
 use crate::server::body::JsonBody;
 use crate::server::path_params::SessionName;
 use crate::server::{ApiError, Caller, Server};
-use crate::store::{CloseResult, ForgeEventKind, ForgeSession, NewForgeSession};
+use crate::store::{CloseResult, ForgeEventKind, ForgeSession, NewForgeSession, unix_now};
 use crate::util::random_hex;
 
 /// Most bytes of `meta` as JSON.
@@ -165,8 +165,10 @@ impl Server {
         let server = self.clone();
         let closing = async move {
             let session = id.clone();
-            let closed =
-                server.store.write(move |tx| tx.close_forge_session(&session, ForgeEventKind::Close)).await?;
+            let closed = server
+                .store
+                .write(move |tx| tx.close_forge_session(&session, ForgeEventKind::Close, unix_now()))
+                .await?;
             if let CloseResult::Closed(open) = &closed {
                 open.iter().for_each(|turn| server.turns.stop_turn(&id, turn));
                 server.turns.end_sessions();

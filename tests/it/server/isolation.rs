@@ -32,6 +32,12 @@ enum About {
     Response,
     /// An agent, which is there only for those on its list.
     Model,
+    /// A session of the forge surface; `tests/it/forge/isolation.rs` has more of these.
+    ForgeSession,
+    /// Open to everybody, and with a key that holds it says more.
+    Health,
+    /// For the admin token alone, which this server has not: no such address.
+    Admin,
 }
 
 /// Every route by its name, its kind of thing, and its body: one line each. `ID` is filled in there too.
@@ -65,6 +71,20 @@ const ROUTES: &[(&str, About, &str)] = &[
     ("session_fork", About::Session, "{}"),
     ("session_chat", About::Session, r#"{"message":"hi"}"#),
     ("session_chat_stream", About::Session, r#"{"message":"hi"}"#),
+    ("forge_health", About::Health, ""),
+    ("forge_session_create", About::Oneself, r#"{"agent":"proxy"}"#),
+    ("forge_sessions", About::Oneself, ""),
+    ("forge_session", About::ForgeSession, ""),
+    ("forge_session_close", About::ForgeSession, ""),
+    ("forge_turn", About::ForgeSession, r#"{"prompt":"hi"}"#),
+    ("forge_turn_cancel", About::ForgeSession, ""),
+    ("forge_session_audit", About::ForgeSession, ""),
+    ("forge_run", About::Oneself, r#"{"prompt":"hi","agent":"proxy"}"#),
+    ("forge_file", About::Oneself, ""),
+    ("forge_token_make", About::Admin, r#"{"name":"more"}"#),
+    ("forge_tokens", About::Admin, ""),
+    ("forge_token", About::Admin, ""),
+    ("forge_token_revoke", About::Admin, ""),
 ];
 
 /// A response, as far as it must be equal: all of it but the time of day.
@@ -156,7 +176,16 @@ impl Scene {
                 (response, absent)
             }
             About::Model => ("local".to_owned(), "gpt-0".to_owned()),
-            About::Everybody | About::Owner | About::Oneself => ("unused".to_owned(), "unused".to_owned()),
+            About::ForgeSession => {
+                let begun = ask("/sessions", json!({ "agent": "proxy" })).await.text().await.unwrap();
+                let begun: Value = serde_json::from_str(&begun).unwrap();
+                let session = begun["session_id"].as_str().unwrap().to_owned();
+                let absent = other_digits(&session);
+                (session, absent)
+            }
+            About::Everybody | About::Owner | About::Oneself | About::Health | About::Admin => {
+                ("unused".to_owned(), "unused".to_owned())
+            }
         }
     }
 }
@@ -180,7 +209,9 @@ fn question(route: &talaria::server::Route) -> (Question, About) {
     let (name, about, body) = row.unwrap_or_else(|| {
         panic!("{} {} has no line in ROUTES: say whose things it is about", route.method, route.path)
     });
-    assert_eq!(route.open, *about == About::Everybody, "{name} may be asked without a key");
+    let is_open = matches!(about, About::Everybody | About::Health);
+    assert_eq!(route.open, is_open, "{name} may be asked without a key");
+    assert_eq!(route.admin, *about == About::Admin, "{name} needs the admin token");
     let method = Method::from_bytes(route.method.as_str().as_bytes()).unwrap();
     (Question { name, method, path: route.path, body }, *about)
 }
@@ -195,6 +226,13 @@ async fn without_a_key_that_holds_nobody_learns_anything() {
         let nobody = scene.asks(None, &question, &id).await;
         if about == About::Everybody {
             for key in [&scene.own, &scene.revoked, KEY, "wrong"] {
+                assert_eq!(scene.asks(Some(key), &question, &id).await, nobody, "{name}");
+            }
+            continue;
+        }
+        if matches!(about, About::Health | About::Admin) {
+            assert_eq!(nobody.status, if about == About::Admin { 404 } else { 200 }, "{name}");
+            for key in [&scene.revoked, "wrong"] {
                 assert_eq!(scene.asks(Some(key), &question, &id).await, nobody, "{name}");
             }
             continue;
@@ -219,7 +257,14 @@ async fn what_is_somebody_elses_is_like_what_is_not_there() {
     for (number, route) in routes().iter().enumerate() {
         let (question, about) = question(route);
         let name = question.name;
-        if matches!(about, About::Everybody | About::Owner | About::Oneself) {
+        if about == About::Admin {
+            // Neither an app nor the owner is let in.
+            for key in [&scene.own, KEY] {
+                assert_eq!(scene.asks(Some(key), &question, "unused").await.status, 404, "{name}");
+            }
+            continue;
+        }
+        if matches!(about, About::Everybody | About::Owner | About::Oneself | About::Health) {
             assert!(!question.path.contains('{'), "{name} names something: whose is it?");
             continue;
         }

@@ -1,0 +1,16 @@
+//! The forge surface: programs run agents in sessions, over a real socket.
+
+mod acp;
+mod admin;
+mod files;
+mod isolation;
+mod many;
+mod permissions;
+mod run;
+mod scene;
+mod seed_002;
+mod seed_cases;
+mod sessions;
+mod streams;
+mod tokens;
+mod turns;

@@ -1,0 +1,132 @@
+//! ACP agents behind this surface: one process for each session, in the session's own folder.
+
+use reqwest::Method;
+use serde_json::json;
+use talaria::agents::process::count_children;
+use talaria::config::ForgeConfig;
+
+use super::scene::{ADMIN, ForgeScene, error};
+use crate::acp::scripted_agent::{Act, Script};
+use crate::support::served::json;
+
+#[tokio::test]
+async fn a_session_has_a_process_in_its_own_folder_until_it_is_closed() {
+    let (scene, acp) = ForgeScene::acp(Script::default().turn("x", [Act::says(&["y"])])).await;
+    let home = scene.served.gateway.home().to_owned();
+    let (one, other) = (scene.begin().await, scene.begin().await);
+    assert_eq!(count_children(&home), 0, "a process starts with the first turn");
+    for id in [&one, &other, &one] {
+        assert_eq!(scene.turn(id, "x").await.status(), 200);
+    }
+    let opened = acp.received("session/new");
+    let folders: Vec<_> = opened.iter().map(|params| params["cwd"].as_str().unwrap()).collect();
+    assert!(folders.len() == 2 && folders[0] != folders[1], "{folders:?}");
+    assert!(folders.iter().all(|folder| folder.starts_with(home.to_str().unwrap())));
+    for id in [&one, &other] {
+        let path = format!("/sessions/{id}");
+        assert_eq!(json(scene.get(&path).await).await["live"], true);
+        scene.delete(&path).await;
+        assert_eq!(json(scene.get(&path).await).await["live"], false);
+    }
+    scene.served.until(async || count_children(&home) == 0).await;
+    assert_eq!(scene.folders().len(), 2);
+    scene.sweep_after(90_000).await;
+    assert!(scene.folders().is_empty());
+}
+
+#[tokio::test]
+async fn after_a_restart_the_next_turn_loads_the_session() {
+    let (mut scene, acp) = ForgeScene::acp(Script::default().turn("x", [Act::says(&["y"])])).await;
+    let id = scene.begin().await;
+    scene.turn(&id, "x").await;
+    scene.served.restart().await;
+    let answer = json(scene.turn(&id, "x").await).await;
+    assert_eq!((&answer["ok"], &answer["turn_index"]), (&json!(true), &json!(2)), "{answer}");
+    assert_eq!((acp.received("session/new").len(), acp.received("session/load").len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_loaded_is_closed_and_never_begins_anew() {
+    let (mut scene, acp) = ForgeScene::acp(Script::default().turn("x", [Act::says(&["y"])])).await;
+    let id = scene.begin().await;
+    scene.turn(&id, "x").await;
+    scene.served.restart().await;
+    acp.forgets_everything();
+    let answer = scene.turn(&id, "x").await;
+    assert_eq!(answer.status(), 502);
+    let answer = json(answer).await;
+    assert_eq!(answer["error"], "session_lost", "{answer}");
+    assert_eq!(acp.received("session/new").len(), 1, "no empty session in its place");
+    scene
+        .served
+        .until(async || !json(scene.get(&format!("/sessions/{id}")).await).await["closed_at"].is_null())
+        .await;
+    error(scene.turn(&id, "x").await, 410).await;
+}
+
+#[tokio::test]
+async fn the_policy_of_the_app_answers_its_requests_for_permission() {
+    let script = Script::default().turn("x", [Act::runs_if_allowed("echo hi", "hi"), Act::says(&["done"])]);
+    let admin_token = Some(ADMIN.to_owned().into());
+    let config = ForgeConfig { admin_token, ..ForgeConfig::default() };
+    let (scene, acp) = ForgeScene::acp_with(config, script).await;
+    let body = json!({ "name": "trusted", "permissions": ["echo hi"] });
+    let made =
+        scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string()).send().await.unwrap();
+    let trusted = json(made).await["token"].as_str().unwrap().to_owned();
+    for (key, runs) in [(scene.app.as_str(), false), (&trusted, true)] {
+        let id = scene.begin_as(key).await;
+        let request = scene.request(key, Method::POST, &format!("/sessions/{id}/turn"));
+        let answer = json(request.body(json!({ "prompt": "x" }).to_string()).send().await.unwrap()).await;
+        assert_eq!(answer["ok"], true, "{answer}");
+        let call: Vec<_> = answer["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|event| event["type"] == "tool_call")
+            .collect();
+        let ended = call.last().unwrap_or_else(|| panic!("{answer}"));
+        let status = &ended["params"]["update"]["status"];
+        assert_eq!(status == "completed", runs, "{answer}\n{}", acp.history());
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_or_too_slow_ends_at_the_agent_too() {
+    let (scene, acp) =
+        ForgeScene::acp(Script::default().turn("slow", [Act::says(&["half"]), Act::Hangs])).await;
+    let id = scene.begin().await;
+    let path = format!("/sessions/{id}/turn");
+    let answer = scene.post(&path, &json!({ "prompt": "slow", "timeout_secs": 1 })).await;
+    assert_eq!(answer.status(), 200);
+    let answer = json(answer).await;
+    assert_eq!(answer["stop_reason"], "timeout", "{answer}");
+    assert_eq!(answer["events"][0]["content"], "half");
+    acp.receives("session/cancel").await;
+    let running =
+        scene.request(&scene.app, Method::POST, &path).body(json!({ "prompt": "slow" }).to_string());
+    let running = tokio::spawn(running.send());
+    scene.served.until(async || acp.received("session/prompt").len() == 2).await;
+    scene.served.has_turns("forge", 1).await;
+    scene.post(&format!("/sessions/{id}/cancel"), &json!({})).await;
+    assert_eq!(json(running.await.unwrap().unwrap()).await["stop_reason"], "cancelled");
+}
+
+#[tokio::test]
+async fn bad_agents_are_a_clear_error_and_the_server_goes_on() {
+    let script = Script::default()
+        .turn("exits", [Act::exits(3, "no licence")])
+        .turn("garbage", [Act::writes(vec![b'x'; 100_000]), Act::writes("\n"), Act::exits(1, "")])
+        .turn("ok", [Act::says(&["fine"])]);
+    let (scene, _acp) = ForgeScene::acp(script).await;
+    for prompt in ["exits", "garbage"] {
+        let id = scene.begin().await;
+        let answer = scene.turn(&id, prompt).await;
+        assert_eq!(answer.status(), 502, "{prompt}");
+        let answer = json(answer).await;
+        assert!(answer["error"].is_string() && answer["detail"].is_string(), "{answer}");
+        assert_eq!(answer["stop_reason"], "error");
+    }
+    let id = scene.begin().await;
+    assert_eq!(json(scene.turn(&id, "ok").await).await["events"][0]["content"], "fine");
+}

@@ -1,0 +1,154 @@
+//! Uploaded files: their bounds, their owner, and what an agent gets of them.
+
+use reqwest::{Body, Method, Response};
+use serde_json::{Value, json};
+
+use super::scene::{ForgeScene, error};
+use crate::support::served::json;
+
+const BOUNDARY: &str = "----boundary-of-the-test";
+
+/// A form with a file and other fields.
+fn form(name: &str, content: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (field, value) in fields {
+        let part =
+            format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{field}\"\r\n\r\n{value}\r\n");
+        body.extend_from_slice(part.as_bytes());
+    }
+    let head = format!(
+        "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\nContent-Type: text/plain\r\n\r\n"
+    );
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(content);
+    body.extend_from_slice(format!("\r\n--{BOUNDARY}--\r\n").as_bytes());
+    body
+}
+
+async fn send(scene: &ForgeScene, key: &str, body: impl Into<Body>) -> Response {
+    let kind = format!("multipart/form-data; boundary={BOUNDARY}");
+    scene.request(key, Method::POST, "/files").header("content-type", kind).body(body).send().await.unwrap()
+}
+
+async fn token_of(scene: &ForgeScene, name: &str, content: &str) -> String {
+    let sent = send(scene, &scene.app, form(name, content.as_bytes(), &[])).await;
+    assert_eq!(sent.status(), 200);
+    json(sent).await["file_token"].as_str().unwrap().to_owned()
+}
+
+fn uploads(scene: &ForgeScene) -> usize {
+    std::fs::read_dir(scene.served.gateway.home().join("forge/uploads")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn a_file_is_there_for_the_agent_and_its_path_stands_before_the_prompt() {
+    let scene = ForgeScene::start().await;
+    let id = scene.begin().await;
+    let tokens = [token_of(&scene, "x.txt", "one").await, token_of(&scene, "../x.txt", "two").await];
+    let body = json!({ "prompt": "hello", "files": tokens });
+    assert_eq!(scene.post(&format!("/sessions/{id}/turn"), &body).await.status(), 200);
+    let heard = &scene.agent.heard()[0];
+    assert!(heard.prompt.ends_with("hello"), "{}", heard.prompt);
+    let folder = heard.folder.clone().unwrap();
+    let paths: Vec<_> = heard.prompt.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+    assert_eq!(paths.len(), 2);
+    for (path, content) in paths.iter().zip(["one", "two"]) {
+        assert!(path.starts_with(folder.to_str().unwrap()), "{path}");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), content);
+    }
+    // Also for a run, whose folder goes with it.
+    let answer = scene.post("/run", &json!({ "prompt": "run", "files": [tokens[0]] })).await;
+    assert_eq!(answer.status(), 200);
+    assert!(scene.agent.heard()[1].prompt.contains("x.txt"));
+}
+
+#[tokio::test]
+async fn a_token_says_nothing_and_is_the_apps_own() {
+    let scene = ForgeScene::start().await;
+    let sent = send(&scene, &scene.app, form("x.txt", b"one", &[("ttl_secs", "60")])).await;
+    let sent = json(sent).await;
+    assert_eq!((&sent["ttl_secs"], &sent["size"]), (&json!(60), &json!(3)));
+    let token = sent["file_token"].as_str().unwrap();
+    assert!(token.starts_with("ff_") && token.len() > 40);
+    let theirs = scene.begin_as(&scene.other).await;
+    let ask = async |file: &str| {
+        let request = scene.request(&scene.other, Method::POST, &format!("/sessions/{theirs}/turn"));
+        let body = json!({ "prompt": "x", "files": [file] });
+        request.body(body.to_string()).send().await.unwrap().text().await.unwrap()
+    };
+    let absent = format!("ff_{}", "0".repeat(64));
+    assert_eq!(ask(token).await, ask(&absent).await, "another app's file is like one that never was");
+    assert!(scene.agent.heard().is_empty());
+    // When its time is over it is gone, with its bytes.
+    assert_eq!(uploads(&scene), 1);
+    let own = scene.begin().await;
+    scene.sweep_after(61).await;
+    let body = json!({ "prompt": "x", "files": [token] });
+    assert_eq!(error(scene.post(&format!("/sessions/{own}/turn"), &body).await, 400).await, "unknown_file");
+}
+
+#[tokio::test]
+async fn a_form_that_is_wrong_is_refused_and_leaves_nothing() {
+    let scene = ForgeScene::start().await;
+    let without =
+        format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--{BOUNDARY}--");
+    let two = [form("a", b"1", &[]), form("b", b"2", &[])].concat();
+    let mut broken = form("a", b"1", &[]);
+    broken.truncate(broken.len() - 10);
+    for body in [
+        form("a", b"1", &[("ttl_secs", "59")]),
+        form("a", b"1", &[("ttl_secs", "soon")]),
+        without.into_bytes(),
+        broken,
+        b"garbage".to_vec(),
+        Vec::new(),
+    ] {
+        error(send(&scene, &scene.app, body).await, 400).await;
+    }
+    // What follows the end of a form does not count.
+    assert_eq!(send(&scene, &scene.app, two).await.status(), 200);
+    let json_body = scene.post("/files", &json!({ "file": "x" })).await;
+    error(json_body, 400).await;
+    assert_eq!(scene.served.bare(Method::POST, "/files").body("x").send().await.unwrap().status(), 401);
+    scene.served.until(async || uploads(&scene) == 1).await;
+}
+
+#[tokio::test]
+async fn a_large_file_goes_past_the_limit_of_other_bodies_and_one_that_is_too_large_does_not() {
+    let scene = ForgeScene::start().await;
+    let mib = 1024 * 1024;
+    let sent = send(&scene, &scene.app, form("large", &vec![b'x'; 30 * mib], &[])).await;
+    assert_eq!(sent.status(), 200);
+    assert_eq!(json(sent).await["size"], 30 * mib);
+    // Refused by its announced length, before it is sent.
+    let kind = format!("multipart/form-data; boundary={BOUNDARY}");
+    let request = scene.request(&scene.app, Method::POST, "/files").header("content-type", kind);
+    let refused = request.body(form("larger", &vec![b'x'; 101 * mib], &[])).send().await;
+    if let Ok(refused) = refused {
+        assert_eq!(error(refused, 413).await, "file_too_large");
+    }
+    scene.served.until(async || uploads(&scene) == 1).await;
+}
+
+#[tokio::test]
+async fn an_app_cannot_fill_the_disk() {
+    let scene = ForgeScene::start().await;
+    let filled = scene.served.gateway.store().write(|tx| {
+        for number in 0..200 {
+            tx.add_forge_file(&talaria::store::ForgeFile {
+                digest: number.to_string(),
+                app: "forge".to_owned(),
+                name: "x".to_owned(),
+                size: 1,
+                expires: i64::MAX,
+            })?;
+        }
+        Ok(())
+    });
+    filled.await.unwrap();
+    let refused = send(&scene, &scene.app, form("a", b"1", &[])).await;
+    assert!(refused.headers().contains_key("retry-after"));
+    error(refused, 429).await;
+    let other: Value = json(send(&scene, &scene.other, form("a", b"1", &[])).await).await;
+    assert_eq!(other["ok"], true, "another app is not affected");
+}

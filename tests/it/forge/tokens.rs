@@ -1,0 +1,75 @@
+//! One table of apps: both prefixes open everything, and a token may be limited to networks.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use talaria::store::AuditFilter;
+
+use super::scene::{ADMIN, ForgeScene, error};
+use crate::support::served::json;
+
+async fn make(scene: &ForgeScene, body: Value) -> String {
+    let made =
+        scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string()).send().await.unwrap();
+    assert_eq!(made.status(), 200);
+    json(made).await["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_token_of_either_prefix_opens_every_surface() {
+    let scene = ForgeScene::with_admin().await;
+    let made = make(&scene, json!({ "name": "a_1" })).await;
+    assert!(made.starts_with("cf_") && scene.app.starts_with("tlr_"));
+    for token in [&made, &scene.app] {
+        for path in ["/v1/models", "/api/sessions", "/sessions"] {
+            assert_eq!(scene.request(token, Method::GET, path).send().await.unwrap().status(), 200, "{path}");
+        }
+        scene.begin_as(token).await;
+    }
+    // The same table: the command line sees both and may revoke either.
+    let listed = scene.served.gateway.store().read(|tx| tx.apps()).await.unwrap();
+    let names: Vec<_> = listed.iter().map(|app| app.name.as_str()).collect();
+    assert_eq!(names, ["a_1", "forge", "phone"]);
+    assert!(listed.iter().all(|app| !format!("{app:?}").contains(&made[12..])), "only a digest is kept");
+    scene.served.revoke("a_1").await;
+    error(scene.request(&made, Method::GET, "/sessions").send().await.unwrap(), 401).await;
+}
+
+#[tokio::test]
+async fn outside_of_its_networks_a_token_is_no_token() {
+    let scene = ForgeScene::with_admin().await;
+    let far = make(&scene, json!({ "name": "far", "ip_cidrs": ["10.0.0.0/8", "fd00::/8"] })).await;
+    let near = make(&scene, json!({ "name": "near", "ip_cidrs": ["10.0.0.0/8", "127.0.0.0/8"] })).await;
+    for path in ["/sessions", "/v1/models", "/api/sessions", "/openapi.json"] {
+        let ask = |key: &str| scene.request(key, Method::GET, path).send();
+        assert_eq!(ask(&near).await.unwrap().status(), 200, "{path}");
+        let (refused, unknown) = (ask(&far).await.unwrap(), ask("another wrong key").await.unwrap());
+        assert_eq!((refused.status(), unknown.status()), (401.try_into().unwrap(), 401.try_into().unwrap()));
+        assert_eq!(refused.text().await.unwrap(), unknown.text().await.unwrap(), "{path}");
+    }
+    // What a request says of its address does not count.
+    let mut claims = scene.request(&far, Method::GET, "/sessions");
+    for header in ["x-forwarded-for", "x-real-ip", "forwarded", "cf-connecting-ip", "true-client-ip"] {
+        claims = claims.header(header, "10.0.0.1");
+    }
+    assert_eq!(claims.send().await.unwrap().status(), 401);
+    // The operator can see what happened.
+    scene
+        .served
+        .until(async || {
+            let filter = AuditFilter { allowed: Some(false), ..AuditFilter::default() };
+            let rows = scene.served.gateway.store().read(move |tx| tx.audited(&filter)).await.unwrap();
+            rows.iter().any(|row| row.rule == "token of a limited network")
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn another_token_for_an_app_ends_the_old_one_and_keeps_its_sessions() {
+    let scene = ForgeScene::with_admin().await;
+    let old = make(&scene, json!({ "name": "one" })).await;
+    let id = scene.begin_as(&old).await;
+    let new = make(&scene, json!({ "name": "one", "again": true })).await;
+    let show = |key: &str| scene.request(key, Method::GET, &format!("/sessions/{id}")).send();
+    assert_eq!(show(&old).await.unwrap().status(), 401);
+    assert_eq!(show(&new).await.unwrap().status(), 200);
+}
