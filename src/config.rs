@@ -11,6 +11,7 @@ mod access_lint;
 mod access_rules;
 mod agents;
 pub mod api_key;
+mod client;
 mod describe;
 pub mod env;
 mod file;
@@ -38,6 +39,7 @@ pub use agents::{
     AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, ModelConfig, PermissionPolicy,
     ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
 };
+pub use client::ClientConfig;
 pub use file::{StepsSetting, UpstreamSetting};
 pub use platform::PlatformConfig;
 pub use retention::Retention;

@@ -55,7 +55,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use api_error::ApiError;
 pub use app_tokens::AppTokens;
+pub use body::LARGEST_BODY;
 pub use caller::Caller;
+pub use headers::check_name as check_session_name;
 pub use limits::TurnLimits;
 pub use owner_key::OwnerKey;
 pub use route::Route;

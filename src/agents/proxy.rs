@@ -8,7 +8,7 @@ mod approvals;
 mod capabilities;
 mod process_start;
 mod recover;
-mod runs;
+pub(crate) mod runs;
 
 use std::time::Duration;
 

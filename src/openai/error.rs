@@ -37,7 +37,7 @@ pub fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// Cause of a transport error, as a text.
-fn reason(error: &reqwest::Error) -> TextKey {
+pub fn reason(error: &reqwest::Error) -> TextKey {
     let mut cause = error.source();
     let mut texts = String::new();
     while let Some(error) = cause {

@@ -9,6 +9,7 @@ use talaria_platform::{Backoff, spawn_task};
 use tokio::time::Instant;
 
 use super::SMALL_REQUEST;
+use crate::access::GrantScope;
 use crate::agent::AskChoice;
 
 /// Time within which an answer must reach the upstream. The upstream waits for minutes, not hours, and the person who
@@ -23,7 +24,7 @@ const ID: usize = 128;
 
 /// Client for the upstream's runs. Owns all it needs, because some requests outlive the turn.
 #[derive(Clone)]
-pub(super) struct UpstreamRuns {
+pub(crate) struct UpstreamRuns {
     pub client: reqwest::Client,
     /// Base URL of the upstream, without a path.
     pub url: String,
@@ -32,11 +33,11 @@ pub(super) struct UpstreamRuns {
 
 /// The upstream's id of a run. Has no character that could lead to another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct UpstreamRunId(String);
+pub(crate) struct UpstreamRunId(String);
 
 /// Whether the upstream has an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerReceipt {
+pub(crate) enum AnswerReceipt {
     /// The upstream has taken it.
     Yes,
     /// The upstream no longer asks, refuses the answer, or is away. Without an answer it denies by itself.
@@ -48,6 +49,11 @@ impl UpstreamRunId {
     pub fn new(id: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         (!id.is_empty() && id.len() <= ID && id.bytes().all(plain)).then(|| Self(id.to_owned()))
+    }
+
+    /// The id itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Reads the id from the headers of a response.
@@ -75,12 +81,27 @@ impl UpstreamRuns {
         });
     }
 
-    /// Sends a person's answer to the upstream, and repeats it until the upstream has it or [`ANSWER`] has passed.
+    /// Sends the answer of a person in one of our rooms.
     pub async fn answer(&self, run: &UpstreamRunId, approval: &str, choice: &AskChoice) -> AnswerReceipt {
-        let body = match choice {
+        match choice {
             // An approval for longer than once is sent as `once` too. The grant is kept here, where people may lose
             // their rights and take it back; an upstream that got `always` would never ask again.
-            AskChoice::Allow(_) => json!({ "approval_id": approval, "choice": "once" }),
+            AskChoice::Allow(_) => self.send_choice(run, approval, &AskChoice::Allow(GrantScope::Once)).await,
+            AskChoice::Option(_) | AskChoice::Text(_) | AskChoice::Deny(_) => {
+                self.send_choice(run, approval, choice).await
+            }
+        }
+    }
+
+    /// Sends an answer as it is, and repeats it until the upstream has it or [`ANSWER`] has passed.
+    pub async fn send_choice(
+        &self,
+        run: &UpstreamRunId,
+        approval: &str,
+        choice: &AskChoice,
+    ) -> AnswerReceipt {
+        let body = match choice {
+            AskChoice::Allow(scope) => json!({ "approval_id": approval, "choice": scope.name() }),
             AskChoice::Option(id) => json!({ "approval_id": approval, "choice": "answer", "option": id }),
             AskChoice::Text(text) => json!({ "approval_id": approval, "choice": "answer", "text": text }),
             AskChoice::Deny(_) => json!({ "approval_id": approval, "choice": "deny" }),
@@ -107,7 +128,8 @@ impl UpstreamRuns {
         }
     }
 
-    fn to(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> RequestBuilder {
+    /// A request to a path below a run.
+    pub fn to(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> RequestBuilder {
         let url = format!("{}/v1/runs/{run}/{what}", self.url);
         self.client.post(url).headers(self.key.clone()).timeout(SMALL_REQUEST)
     }
