@@ -222,6 +222,7 @@ impl<'a> Conversation<'a> {
             // An ask is shown as a message of its own.
             TurnEvent::Step(_)
             | TurnEvent::Thought(_)
+            | TurnEvent::Raw(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

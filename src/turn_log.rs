@@ -43,6 +43,10 @@ const REMARKS: usize = 8;
 /// Names and values about a run that are kept: an agent has two or three ids.
 const FACTS: usize = 8;
 
+/// Bytes of the agent's own lines that one log keeps, in a turn whose surface passes them on. Further lines are dropped
+/// and counted: the turn goes on without them.
+const RAW: usize = 48 * 1024 * 1024;
+
 /// Most tool names that the summary keeps; more than any honest turn uses.
 const TOOLS: usize = 64;
 
@@ -77,6 +81,10 @@ struct LogState {
     thoughts: String,
     entries: Vec<LogEntry>,
     size: usize,
+    /// Bytes of the agent's own lines, at most [`RAW`]. They count for memory, and not towards the cap of the turn.
+    raw: usize,
+    /// Lines of the agent that were dropped, because there was no space for them.
+    raw_dropped: usize,
     /// Bytes charged for this log to the budget of all logs; grows in steps.
     counted: CountedBytes,
     readers: LogReaders,
@@ -122,6 +130,8 @@ enum LogEntry {
     Text(usize),
     /// Reasoning up to this byte.
     Thought(usize),
+    /// A line of the agent's own protocol.
+    Raw(Box<str>),
     Step(Step),
     Notice(Option<LocalizedText>),
     Asked(AskOpened),
@@ -242,6 +252,15 @@ impl TurnLog {
                     }
                 }
             }
+            TurnEvent::Raw(line) => {
+                let bytes = line.len() + ENTRY;
+                if inner.raw + bytes > RAW {
+                    inner.raw_dropped += 1;
+                } else {
+                    inner.raw += bytes;
+                    inner.entries.push(LogEntry::Raw(line.into()));
+                }
+            }
             TurnEvent::Step(step) => {
                 inner.size += step.title.len() + step.id.len() + step.detail.as_ref().map_or(0, String::len);
                 inner.steps += 1;
@@ -289,7 +308,7 @@ impl TurnLog {
                 }
             }
         }
-        let size = inner.size.min(self.cap);
+        let size = inner.size.min(self.cap) + inner.raw;
         inner.counted.grow_to(size);
         let full = inner.size > self.cap;
         let awaited = mem::take(&mut inner.awaited);
@@ -405,6 +424,11 @@ impl TurnLog {
     /// Bytes that the log takes, approximately.
     pub fn size(&self) -> usize {
         self.lock().size
+    }
+
+    /// Number of the agent's own lines that were dropped, because the log had no space for them.
+    pub fn raw_dropped(&self) -> usize {
+        self.lock().raw_dropped
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {

@@ -16,6 +16,10 @@ pub enum TurnEvent<'a> {
     Text(&'a str),
     /// More of the reasoning; never shown in rooms.
     Thought(&'a str),
+    /// One line of the agent's own protocol, as it came, without the line break. Emitted only in a turn that
+    /// [wants it](super::AgentTurn::wants_raw), before the events that the line causes. Only a reader of the log that
+    /// passes lines on looks at it.
+    Raw(&'a str),
     /// A tool call began or ended. The same `id` again replaces the earlier state.
     Step(Step),
     /// A line for people about the state of the turn, such as "trying again until 14:05". Replaces the notice before;

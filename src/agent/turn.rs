@@ -58,6 +58,9 @@ pub struct AgentTurn {
     pub hops: u32,
     /// The asker may not talk to the fallback of the agent, so an agent that has one behaves as if it had none.
     pub without_fallback: bool,
+    /// The surface that asked passes the agent's own lines on, so an agent that has lines emits them; see
+    /// [`TurnEvent::Raw`](super::TurnEvent::Raw).
+    pub wants_raw: bool,
     /// Values that agents keep between two tries.
     pub scratch: AgentScratch,
 }
@@ -89,6 +92,7 @@ impl AgentTurn {
             tokens_left: None,
             hops: 0,
             without_fallback: false,
+            wants_raw: false,
             scratch: AgentScratch::default(),
         }
     }

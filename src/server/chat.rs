@@ -243,6 +243,7 @@ impl StreamFormat for ChatChunks {
             }
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None)
+            | TurnEvent::Raw(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

@@ -117,7 +117,11 @@ impl StreamFormat for RunEvents {
                     self.tell(NOTICE, &id, data, out);
                 }
             }
-            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Facts(_) | TurnEvent::Upstream(_) => {}
+            TurnEvent::Raw(_)
+            | TurnEvent::Usage(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
+            | TurnEvent::Upstream(_) => {}
         }
     }
 

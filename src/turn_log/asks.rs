@@ -45,7 +45,11 @@ impl LogState {
             match entry {
                 LogEntry::Asked(asked) => open.push(asked.id.clone()),
                 LogEntry::Answered(answered) => open.retain(|id| *id != answered.id),
-                LogEntry::Text(_) | LogEntry::Thought(_) | LogEntry::Step(_) | LogEntry::Notice(_) => {}
+                LogEntry::Text(_)
+                | LogEntry::Thought(_)
+                | LogEntry::Raw(_)
+                | LogEntry::Step(_)
+                | LogEntry::Notice(_) => {}
             }
         }
         open

@@ -131,13 +131,16 @@ impl TurnLog {
                         false => ControlFlow::Continue(()),
                     }
                 }
+                LogEntry::Raw(line) if new => on(TurnEvent::Raw(line), at),
                 LogEntry::Step(step) if new => on(TurnEvent::Step(step.clone()), at),
                 LogEntry::Notice(words) if new => on(TurnEvent::Notice(words.clone()), at),
                 LogEntry::Asked(asked) if new => on(TurnEvent::Asked(asked.clone()), at),
                 LogEntry::Answered(answered) if new => on(TurnEvent::Answered(answered.clone()), at),
-                LogEntry::Step(_) | LogEntry::Notice(_) | LogEntry::Asked(_) | LogEntry::Answered(_) => {
-                    ControlFlow::Continue(())
-                }
+                LogEntry::Raw(_)
+                | LogEntry::Step(_)
+                | LogEntry::Notice(_)
+                | LogEntry::Asked(_)
+                | LogEntry::Answered(_) => ControlFlow::Continue(()),
             };
             if grows && !left {
                 return true;
@@ -159,6 +162,7 @@ impl TurnLog {
             LogEntry::Asked(asked) => Some(asked.clone()),
             LogEntry::Text(_)
             | LogEntry::Thought(_)
+            | LogEntry::Raw(_)
             | LogEntry::Step(_)
             | LogEntry::Notice(_)
             | LogEntry::Answered(_) => None,

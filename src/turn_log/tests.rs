@@ -33,6 +33,27 @@ fn readers_get_what_is_new_once_and_in_order() {
 }
 
 #[test]
+fn lines_of_the_agent_are_read_in_order_and_those_beyond_the_limit_are_counted() {
+    let log = TurnLog::for_readers(1000);
+    let mut early = LogPosition::default();
+    log.append(TurnEvent::Raw("{\"a\":1}")).unwrap();
+    log.append(TurnEvent::Text("Hello")).unwrap();
+    assert_eq!(read(&log, &mut early), [r#"Raw("{\"a\":1}")"#, r#"Text("Hello")"#]);
+    log.append(TurnEvent::Raw("{\"a\":2}")).unwrap();
+    assert_eq!(read(&log, &mut early), [r#"Raw("{\"a\":2}")"#]);
+
+    // They do not count towards the turn's own cap, and their own limit does not end the turn.
+    let line = "x".repeat(1024 * 1024);
+    (0..60).for_each(|_| log.append(TurnEvent::Raw(&line)).unwrap());
+    log.append(TurnEvent::Text(", world")).unwrap();
+    assert_eq!(log.raw_dropped(), 60 - 47);
+    let mut lines = 0;
+    log.read(&mut LogPosition::default(), |event| lines += usize::from(matches!(event, TurnEvent::Raw(_))));
+    assert_eq!(lines, 2 + 47);
+    assert_eq!(*log.take_summary().text, "Hello, world");
+}
+
+#[test]
 fn a_position_holds_in_the_log_of_the_next_process() {
     let mut position = LogPosition::default();
     let first = TurnLog::for_readers(1000);

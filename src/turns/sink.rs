@@ -100,7 +100,10 @@ impl<'a> TurnSink<'a> {
                     self.append(TurnEvent::Step(step));
                 }
             }
-            TurnEvent::Notice(_)
+            // A replay brings the same lines once more.
+            TurnEvent::Raw(_) if inner.replays => {}
+            TurnEvent::Raw(_)
+            | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)
             | TurnEvent::Usage(_)

@@ -132,6 +132,8 @@ impl Turns {
             tokens_left: None,
             hops: 0,
             without_fallback: false,
+            // The surface that asked sets it in `source::describe`.
+            wants_raw: false,
             scratch: AgentScratch::default(),
         };
         source::describe(&row.source, &mut turn);

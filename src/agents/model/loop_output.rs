@@ -117,7 +117,8 @@ impl AgentOutput for LoopOutput<'_> {
                     output: output.saturating_add(usage.output),
                 }));
             }
-            TurnEvent::Step(_)
+            TurnEvent::Raw(_)
+            | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

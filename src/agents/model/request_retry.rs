@@ -114,7 +114,8 @@ impl AgentOutput for PlainOutput<'_> {
     fn emit(&self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Text(_) | TurnEvent::Thought(_) => *self.request.lock() = None,
-            TurnEvent::Step(_)
+            TurnEvent::Raw(_)
+            | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Usage(_)

@@ -134,7 +134,8 @@ impl AgentOutput for ReviewOutput {
                 *skills |= step.title == BuiltinTool::Skills.name() && detail.starts_with("write");
             }
             TurnEvent::Text(_) | TurnEvent::Thought(_) => self.has_words.store(true, Ordering::Relaxed),
-            TurnEvent::Step(_)
+            TurnEvent::Raw(_)
+            | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

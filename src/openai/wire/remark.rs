@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn every_relayed_text_goes_over_as_it_is() {
-        for text in RELAYED {
+        for text in TextKey::ALL.iter().copied().filter(|text| is_relayed(*text)) {
             let words = match text.gaps() {
                 [] => text.into(),
                 gaps => {

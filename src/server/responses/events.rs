@@ -339,6 +339,7 @@ impl StreamFormat for ResponseEvents {
             TurnEvent::Answered(answered) => self.answer(&answered, out),
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None)
+            | TurnEvent::Raw(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

@@ -123,7 +123,11 @@ impl StreamFormat for SessionEvents {
                 Some(data) => (NOTICE, data),
                 None => return,
             },
-            TurnEvent::Usage(_) | TurnEvent::Remark(_) | TurnEvent::Facts(_) | TurnEvent::Upstream(_) => {
+            TurnEvent::Raw(_)
+            | TurnEvent::Usage(_)
+            | TurnEvent::Remark(_)
+            | TurnEvent::Facts(_)
+            | TurnEvent::Upstream(_) => {
                 return;
             }
         };
