@@ -171,6 +171,11 @@ pub fn broken(words: TextKey) -> AgentError {
     AgentError::new(AgentErrorKind::Unknown { after: None }, words)
 }
 
+/// A failure after which the turn goes on at the server, so that it can be asked for again.
+pub fn broken_as(error: AgentError) -> AgentError {
+    AgentError { kind: AgentErrorKind::Unknown { after: error.kind.retry_after() }, ..error }
+}
+
 /// `Retry-After` in seconds. A date is ignored; our own backoff is good enough then. The engine clamps the
 /// value.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

@@ -185,12 +185,6 @@ impl RunClient {
         }
     }
 
-    /// Tells the server to stop a run.
-    pub(super) async fn stop(&self, run: &UpstreamRunId) {
-        // Whether it worked is seen by the end of the run.
-        let _ = self.runs.to(run, "stop").send().await;
-    }
-
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.runs.url)
     }

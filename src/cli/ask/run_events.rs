@@ -12,12 +12,9 @@ use tokio::time::Instant;
 
 use super::failure::{AskFailure, FailureExit};
 use super::run_client::{PAUSES, RequestFailure, RunClient, SILENCE};
-use crate::agent::TURN_BYTES;
 use crate::agents::proxy::runs::UpstreamRunId;
+use crate::openai::event_stream::LAST;
 use crate::openai::sse::SseParser;
-
-/// Longest event that repeats the whole answer: a line end is escaped to two characters.
-const WITH_ANSWER: usize = 2 * TURN_BYTES + 64 * 1024;
 
 /// Bytes of an event that is too long for an ordinary one, in which its kind must stand.
 const BEGINNING: usize = 4096;
@@ -142,7 +139,7 @@ impl EventStream {
                 Err(error) => {
                     let beginning = found.beginning(BEGINNING);
                     let ends = memchr::memmem::find(&beginning, br#""event":"run."#).is_some();
-                    if !(ends && found.raise(WITH_ANSWER)) {
+                    if !(ends && found.raise(LAST)) {
                         return Err(AskFailure::new(FailureExit::Unanswered, format!("{error}"), None));
                     }
                 }

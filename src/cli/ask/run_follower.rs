@@ -17,7 +17,7 @@ use super::run_event::{Question, RunEnd, RunEvent, RunStatus};
 use super::run_events::{ReadResult, RunEvents};
 use super::terminal_questions::{NextQuestion, TerminalQuestions};
 use crate::agent::{AskChoice, DenyReason};
-use crate::agents::proxy::runs::{AnswerReceipt, UpstreamRunId};
+use crate::agents::proxy::runs::{AnswerReceipt, AskAddress, UpstreamRunId};
 use crate::util::visible_line;
 
 /// Time for a stopped run to end, before we leave without its end.
@@ -64,7 +64,8 @@ impl<'a> RunFollower<'a> {
                 let is_ours = matches!(failure.exit, FailureExit::Unanswered | FailureExit::Interrupted(_));
                 if is_ours && !interrupt.has_come() {
                     // Nobody reads the answer any more, so the agent need not go on.
-                    self.client.stop(&self.run).await;
+                    let stopping = self.client.runs.tell_to_stop(&self.run);
+                    let _ = tokio::time::timeout(STOP, stopping).await;
                 }
                 return Err(self.cut_short(failure));
             }
@@ -171,7 +172,8 @@ impl<'a> RunFollower<'a> {
         }
         let (client, run, question) = (self.client, self.run.clone(), question.clone());
         self.sending.push(Box::pin(async move {
-            match client.runs.send_choice(&run, &question.id, &choice).await {
+            let ask = AskAddress::Id(question.id.clone());
+            match client.runs.send_choice(&run, &ask, &choice).await {
                 AnswerReceipt::Yes => None,
                 AnswerReceipt::No => Some("The server did not take the answer."),
             }
@@ -185,7 +187,7 @@ impl<'a> RunFollower<'a> {
         self.output.line(LineKind::Notice, "Stopping; Ctrl-C again leaves at once.");
         let (client, run) = (self.client, self.run.clone());
         self.sending.push(Box::pin(async move {
-            client.stop(&run).await;
+            client.runs.tell_to_stop(&run).await;
             None
         }));
         Ok(())
