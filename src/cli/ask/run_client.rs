@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Response, StatusCode};
+use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 use talaria_platform::Backoff;
 use tokio::time::Instant;
@@ -99,19 +99,27 @@ impl RunClient {
     /// Checks that the server has an agent of this name: it would answer as the default agent to a name that it does not
     /// know, and nobody would notice the slip.
     pub(super) async fn check_agent(&self, agent: &str) -> Result<(), AskFailure> {
-        let request = self.runs.client.get(self.url("/v1/models")).headers(self.runs.key.clone());
-        let sent = request.timeout(SMALL_REQUEST).send().await.map_err(|error| self.lost(error));
-        let response = self.accepted(sent.map_err(RequestFailure::into_failure)?).await;
-        let list = json(response.map_err(RequestFailure::into_failure)?).await;
-        let listed = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
-        let names: Vec<&str> = listed.collect();
-        if names.contains(&agent) {
+        let list = Url::parse(&self.url("/v1/models"))
+            .map_err(|error| AskFailure::unanswered(format!("the address cannot be used: {error}")))?;
+        let mut model = list.clone();
+        if let Ok(mut path) = model.path_segments_mut() {
+            path.push(agent);
+        }
+        if self.get(model).await?.status().is_success() {
             return Ok(());
         }
-        let names: Vec<String> = names.into_iter().map(|name| visible_line(name, WORDS)).collect();
+        let list = self.accepted(self.get(list).await?).await.map_err(RequestFailure::into_failure)?;
+        let list = json(list).await;
+        let listed = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
+        let names: Vec<String> = listed.map(|name| visible_line(name, WORDS)).collect();
         let message =
             format!("the server has no agent {}, or this key may not ask it", visible_line(agent, WORDS));
         Err(AskFailure::wrong(message, &format!("it has {}", names.join(", "))))
+    }
+
+    async fn get(&self, url: Url) -> Result<Response, AskFailure> {
+        let request = self.runs.client.get(url).headers(self.runs.key.clone()).timeout(SMALL_REQUEST);
+        request.send().await.map_err(|error| self.lost(error).into_failure())
     }
 
     /// Starts a run. The same key never starts a second one, so a request that was lost is sent again.

@@ -20,7 +20,7 @@ async fn an_approval_is_asked_at_the_terminal_although_the_question_came_from_a_
     let cleaned = scene.workspace.path().join("cleaned");
     wants(&scene, "echo x > cleaned", "It is clean.");
     let mut terminal = scene.at_a_terminal("echo 'clean up' | talaria ask");
-    terminal.shows("> ").await;
+    terminal.shows("or no.\r\n> ").await;
     let screen = terminal.screen();
     assert!(
         screen.contains("? The agent asks for permission: ") && screen.contains("    echo x > cleaned"),
@@ -43,7 +43,7 @@ async fn a_denial_runs_nothing_and_is_seen_by_a_script() {
         let scene = AskScene::start().await;
         wants(&scene, "echo x > broken", "Then not.");
         let mut terminal = scene.at_a_terminal("talaria ask break it; echo \"code $?\"");
-        terminal.shows("> ").await;
+        terminal.shows("or no.\r\n> ").await;
         terminal.presses(keys);
         terminal.shows("Then not.").await;
         let (_, screen) = terminal.ended().await;
@@ -81,7 +81,7 @@ async fn an_answer_from_elsewhere_withdraws_the_question() {
     let scene = AskScene::start().await;
     wants(&scene, "echo x > cleaned", "It is clean.");
     let mut terminal = scene.at_a_terminal("talaria ask clean up; echo \"code $?\"");
-    terminal.shows("> ").await;
+    terminal.shows("or no.\r\n> ").await;
     let key = std::fs::read_to_string(scene.talaria.home().join("api.key")).unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let status = scene.talaria.does(["status", "--json"]).await;
@@ -102,7 +102,7 @@ async fn an_approval_for_the_session_is_not_asked_again() {
     let scene = AskScene::start().await;
     wants(&scene, "echo x >> log", "Once.");
     let mut terminal = scene.at_a_terminal("talaria ask --session s log it");
-    terminal.shows("> ").await;
+    terminal.shows("or no.\r\n> ").await;
     terminal.types("session");
     assert_eq!(terminal.ended().await.0, 0);
     wants(&scene, "echo x >> log", "Twice.");

@@ -34,7 +34,7 @@ impl AskScene {
         let config = json!({
             "agents": { "helper": {
                 "kind": "model", "base_url": format!("{}/v1", upstream.url()), "model": "small",
-                "workspace": workspace.path(), "tools": ["terminal"],
+                "workspace": workspace.path(), "tools": ["terminal"], "access": { "apps": ["phone"] },
             } },
             "default_agent": "helper",
             "server": { "port": port },
