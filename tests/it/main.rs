@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
+#[cfg(feature = "testing")]
 mod ask;
 mod catalogue;
 mod codex;

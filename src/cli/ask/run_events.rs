@@ -26,6 +26,8 @@ pub(super) struct RunEvents<'a> {
     open: Option<EventStream>,
     /// Id of the last event that was returned; empty before the first.
     seen: String,
+    /// Every event had an id. Without ids a new connection would repeat all of them.
+    is_numbered: bool,
     /// Events that have come and were not returned yet. No more than one read of the connection holds.
     waiting: VecDeque<(String, String)>,
     /// Since when there has been no byte of a stream.
@@ -57,6 +59,7 @@ impl<'a> RunEvents<'a> {
             run,
             open: None,
             seen: String::new(),
+            is_numbered: true,
             waiting: VecDeque::new(),
             lost: None,
             again: None,
@@ -68,8 +71,9 @@ impl<'a> RunEvents<'a> {
     pub(super) async fn next(&mut self) -> Result<ReadResult, AskFailure> {
         loop {
             if let Some((id, data)) = self.waiting.pop_front() {
-                if !id.is_empty() {
-                    self.seen = id;
+                match id.is_empty() {
+                    true => self.is_numbered = false,
+                    false => self.seen = id,
                 }
                 return Ok(ReadResult::Event(data));
             }
@@ -117,7 +121,8 @@ impl<'a> RunEvents<'a> {
         let now = Instant::now();
         let is_first = self.lost.is_none();
         let pause = after.unwrap_or_default().max(self.pauses.advance());
-        if now + pause > *self.lost.get_or_insert(now) + self.client.retry_for {
+        let gives_up_at = *self.lost.get_or_insert(now) + self.client.retry_for;
+        if !self.is_numbered || now + pause > gives_up_at {
             return Err(failure);
         }
         self.again = Some(now + pause);

@@ -39,14 +39,13 @@ pub(super) fn hold_dialogue(
     terminal.write_all(shown(question).as_bytes())?;
     loop {
         terminal.write_all(b"> ")?;
-        let Some(line) = read_line(&mut terminal, withdrawn)? else {
-            terminal.write_all(b"\n(no answer is needed any more)\n")?;
-            return Ok(None);
-        };
-        let answer = match line {
-            // Ctrl-D.
-            None => Ok(AskChoice::Deny(DenyReason::Person)),
-            Some(line) => read_choice(&question.form, &line),
+        let answer = match read_line(&mut terminal, withdrawn)? {
+            TypedLine::Withdrawn => {
+                terminal.write_all(b"\n(no answer is needed any more)\n")?;
+                return Ok(None);
+            }
+            TypedLine::End => Ok(AskChoice::Deny(DenyReason::Person)),
+            TypedLine::Line(line) => read_choice(&question.form, &line),
         };
         match answer {
             Ok(choice) => return Ok(Some(choice)),
@@ -55,9 +54,16 @@ pub(super) fn hold_dialogue(
     }
 }
 
-/// Reads a line. `None` if the question was withdrawn, `Some(None)` at the end of the input.
-#[expect(clippy::option_option, reason = "two ways of no line that mean different things")]
-fn read_line(terminal: &mut File, withdrawn: &PipeReader) -> io::Result<Option<Option<String>>> {
+/// What came from the terminal.
+enum TypedLine {
+    Line(String),
+    /// Ctrl-D.
+    End,
+    /// Nothing: the question was withdrawn first.
+    Withdrawn,
+}
+
+fn read_line(terminal: &mut File, withdrawn: &PipeReader) -> io::Result<TypedLine> {
     let mut line = Vec::new();
     loop {
         let mut ready = [PollFd::new(&*terminal, PollFlags::IN), PollFd::new(withdrawn, PollFlags::IN)];
@@ -67,16 +73,16 @@ fn read_line(terminal: &mut File, withdrawn: &PipeReader) -> io::Result<Option<O
             Err(error) => return Err(error.into()),
         }
         if !ready[1].revents().is_empty() {
-            return Ok(None);
+            return Ok(TypedLine::Withdrawn);
         }
         let mut piece = [0; 4096];
         let read = terminal.read(&mut piece)?;
         line.extend_from_slice(&piece[..read]);
         if read == 0 {
-            return Ok(Some(None));
+            return Ok(TypedLine::End);
         }
         if line.ends_with(b"\n") || line.len() > LINE {
-            return Ok(Some(Some(String::from_utf8_lossy(&line).into_owned())));
+            return Ok(TypedLine::Line(String::from_utf8_lossy(&line).into_owned()));
         }
     }
 }

@@ -135,6 +135,13 @@ async fn only_the_end_of_the_run_is_an_end() {
         .collect();
     assert_eq!(seen, [None, Some("1".to_owned()), Some("1".to_owned())]);
 
+    // Without ids nobody could tell what is new.
+    let unnumbered = format!("data: {}\n\n", json!({ "event": "message.delta", "delta": "One, " }));
+    upstream.answers_at("/events", [Answer::events(unnumbered)]);
+    let ended = Talaria::new().does(["ask", "--url", &upstream.url(), "count"]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (EX_UNAVAILABLE, "One, \n"));
+    ended.said("error: the answer is cut short: the connection to the server was lost");
+
     // The run is gone, such as with its session.
     let gone = r#"{"error":{"message":"Run not found","code":"run_not_found"}}"#;
     upstream.answers_at("/events", [Answer::events(text("1", "One, ")), Answer::status(404, gone)]);
