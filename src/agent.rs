@@ -264,6 +264,9 @@ pub enum AgentErrorKind {
         /// Pause that the upstream asks for.
         after: Option<Duration>,
     },
+    /// The turn may have run, and sending the same bytes again would not tell, even if they are resumable: the engine
+    /// looks for the answer ([`Agent::recover`]), and without one the turn is interrupted.
+    Lost,
     /// The upstream says no, or its response is no answer. Another try will not help.
     Refused,
     /// The upstream refuses this prompt: it is wrong or too long. Another prompt may be answered.
@@ -277,7 +280,7 @@ impl AgentErrorKind {
     pub fn retry_after(self) -> Option<Duration> {
         match self {
             Self::NothingRan { after } | Self::Busy { after, .. } | Self::Unknown { after } => after,
-            Self::PrepareAgain | Self::Refused | Self::Unfit | Self::CutShort => None,
+            Self::PrepareAgain | Self::Lost | Self::Refused | Self::Unfit | Self::CutShort => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: arguments, output and errors.
 #![expect(clippy::print_stderr, reason = "this is the command line's own voice")]
 
+pub mod ask;
 mod audit;
 pub mod check;
 mod codex;
@@ -49,6 +50,7 @@ const EXAMPLES: &str = "\
 Examples:
   talaria                                     chat in the terminal
   echo 'What is Rust?' | talaria              one prompt per line, answers on standard output
+  talaria ask 'What is Rust?'                 one question to the talaria that runs, or to another server
   GATEWAY_PROXY_URL=http://127.0.0.1:8642 GATEWAY_PROXY_KEY=... talaria
   talaria check                               what would run, and what is wrong
   talaria env                                 every environment variable
@@ -66,6 +68,9 @@ pub enum CliCommand {
     Run,
     /// Chat in the terminal, whatever platforms are configured
     Chat,
+    /// Ask an agent of a Talaria server once, from a shell or a script
+    #[command(after_help = ask::HELP)]
+    Ask(ask::AskArguments),
     /// Serve other programs over HTTP, whatever platforms are configured
     #[command(
         after_help = "Listens on 127.0.0.1:8642 unless API_SERVER_HOST and API_SERVER_PORT say otherwise, and asks for the\nkey in api.key of the state folder unless API_SERVER_KEY is set.\n\nExamples:\n  talaria serve\n  curl http://127.0.0.1:8642/health"
@@ -147,10 +152,7 @@ impl Cli {
             let is_unknown = error.kind() == clap::error::ErrorKind::InvalidSubcommand;
             let word = error.get(clap::error::ContextKind::InvalidSubcommand);
             if is_unknown && word.is_some_and(is_question) {
-                complain(
-                    "no command is called like this",
-                    Some("to ask something, pipe it in: echo '…' | talaria"),
-                );
+                complain("no command is called like this", Some("to ask something: talaria ask '…'"));
                 std::process::exit(error.exit_code());
             }
             error.exit()

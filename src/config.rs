@@ -11,6 +11,7 @@ mod access_lint;
 mod access_rules;
 mod agents;
 pub mod api_key;
+mod client;
 mod describe;
 pub mod env;
 mod file;
@@ -39,6 +40,7 @@ pub use agents::{
     AcpConfig, AgentSettings, AgentsConfig, ApprovalMode, CodexConfig, CodexPermissions, HomeSetting,
     ModelConfig, PermissionPolicy, ProfileSetting, ProxyConfig, SandboxMode, SwitchConfig, UpstreamTimeouts,
 };
+pub use client::ClientConfig;
 pub use file::{StepsSetting, UpstreamSetting};
 pub use forge::ForgeConfig;
 pub use platform::PlatformConfig;

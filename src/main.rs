@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use talaria::cli::{Cli, CliCommand, EX_CONFIG, check, kind_command, mcp, operator};
+use talaria::cli::{Cli, CliCommand, EX_CONFIG, ask, check, kind_command, mcp, operator};
 use talaria::config::{Config, ConfigSources, env};
 use talaria::gateway::plan::{self, RunMode};
 use talaria::i18n::TextCatalog;
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Some(CliCommand::Words { language: Some(language) }) => {
             return talaria::cli::print(&TextCatalog::of(language).unwrap_or_default().listing());
         }
+        Some(CliCommand::Ask(arguments)) => return ask::run(arguments, &sources),
         Some(CliCommand::Mcp(arguments)) => return mcp::run(arguments, &sources),
         Some(CliCommand::Operate(command)) => return operator::run(command, &sources),
         Some(CliCommand::OfKind(command)) => return kind_command::run(command, &sources),
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Some(
             CliCommand::Run
             | CliCommand::Env
+            | CliCommand::Ask(_)
             | CliCommand::RunChild(_)
             | CliCommand::Mcp(_)
             | CliCommand::OfKind(_)

@@ -96,9 +96,19 @@ fn line(name: &str) -> String {
     format!("\n[attached file \"{name}\"]")
 }
 
-/// A file name that is safe inside quotes.
+/// A text file as the part of a prompt that follows the person's own words.
+pub fn text_file(name: &str, text: &str) -> String {
+    let text = text.trim_start_matches('\u{feff}');
+    format!("\n[attached file \"{}\", as it reads:]\n{}", safe_name(name), fenced(text))
+}
+
 fn name(file: &MediaInfo) -> String {
-    let name = one_line(&file.name, NAME).replace(['"', '/', '\\'], "_");
+    safe_name(&file.name)
+}
+
+/// A file name that is safe inside quotes.
+fn safe_name(name: &str) -> String {
+    let name = one_line(name, NAME).replace(['"', '/', '\\'], "_");
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
@@ -157,8 +167,7 @@ fn take(
         FileKind::Text if size <= caps.text => {
             caps.text -= size;
             let text = String::from_utf8(content).map_err(|_| "it is no text")?;
-            let text = text.trim_start_matches('\u{feff}');
-            return Ok(Some(format!("\n[attached file \"{name}\", as it reads:]\n{}", fenced(text))));
+            return Ok(Some(text_file(name, &text)));
         }
         FileKind::Text if !files => {
             return Err("its text is too long: up to 256 KB are forwarded in one message");

@@ -57,8 +57,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use api_error::ApiError;
 pub use app_tokens::AppTokens;
+pub use body::LARGEST_BODY;
 pub use caller::Caller;
 pub use forge::{ForgeSettings, sweep_regularly};
+pub use headers::check_name as check_session_name;
 pub use limits::TurnLimits;
 pub use owner_key::OwnerKey;
 pub use route::Route;

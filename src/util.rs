@@ -8,7 +8,7 @@ mod random;
 mod secret_words;
 
 pub use calendar::UtcTime;
-pub use escape::{code_block, code_span, fenced};
+pub use escape::{code_block, code_span, fenced, terminal_text, visible_line, visible_text};
 pub use file_kind::FileKind;
 pub use hash::{hash, hex};
 pub use random::{CODE_ALPHABET, random_bytes, random_code, random_hex, this_process};

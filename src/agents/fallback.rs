@@ -110,7 +110,8 @@ impl FallbackAgent {
                 // Not connected, lost before the first byte, or lost in the middle.
                 AgentErrorKind::NothingRan { .. }
                 | AgentErrorKind::Busy { .. }
-                | AgentErrorKind::Unknown { .. } => self.failed(&error.words),
+                | AgentErrorKind::Unknown { .. }
+                | AgentErrorKind::Lost => self.failed(&error.words),
             },
         }
         end.map_err(|error| match turn.attempt {
@@ -254,6 +255,7 @@ fn is_away(error: &AgentError) -> bool {
         AgentErrorKind::NothingRan { after } => after.is_none_or(|after| after > LONG),
         AgentErrorKind::Busy { after, .. } => after.is_some_and(|after| after > LONG),
         AgentErrorKind::Unknown { .. }
+        | AgentErrorKind::Lost
         | AgentErrorKind::PrepareAgain
         | AgentErrorKind::Refused
         | AgentErrorKind::Unfit
@@ -411,6 +413,7 @@ mod tests {
             (busy_for(None), AttemptKind::First, proxy()),
             (busy_for(Some(LONG)), AttemptKind::First, proxy()),
             (AgentErrorKind::Unknown { after: None }, AttemptKind::First, proxy()),
+            (AgentErrorKind::Lost, AttemptKind::First, proxy()),
             (AgentErrorKind::Refused, AttemptKind::First, proxy()),
             (AgentErrorKind::Unfit, AttemptKind::First, proxy()),
             (AgentErrorKind::CutShort, AttemptKind::First, proxy()),

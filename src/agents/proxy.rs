@@ -7,8 +7,9 @@
 mod approvals;
 mod capabilities;
 mod process_start;
+mod protocol;
 mod recover;
-mod runs;
+pub(crate) mod runs;
 
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ use crate::poll_when_woken::poll_when_woken;
 use crate::testing::failpoint;
 use approvals::PendingApprovals;
 use capabilities::KnownCapabilities;
+use protocol::TurnProtocol;
+use runs::request::run_request;
 use runs::{UpstreamRunId, UpstreamRuns};
 
 /// Name of the server in error texts.
@@ -113,7 +116,8 @@ impl ProxyAgent {
         match error.kind {
             AgentErrorKind::NothingRan { .. }
             | AgentErrorKind::Busy { .. }
-            | AgentErrorKind::Unknown { .. } => {
+            | AgentErrorKind::Unknown { .. }
+            | AgentErrorKind::Lost => {
                 self.known().current = None;
             }
             AgentErrorKind::PrepareAgain
@@ -131,6 +135,9 @@ impl ProxyAgent {
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         let PreparedTurn { request, resumable, agent: _, runtime: _ } = prepared;
+        if TurnProtocol::of(&request) == TurnProtocol::Runs {
+            return Box::pin(self.run_in_background(turn, request, out, stop)).await;
+        }
         if turn.attempt == AttemptKind::Resume && !Box::pin(self.abilities()).await?.idempotent {
             // A server that refused the question may be able to resume once somebody has mended the key.
             let kind = match self.config.upstream == UpstreamSetting::Auto && self.known().current.is_none() {
@@ -147,7 +154,11 @@ impl ProxyAgent {
             sent = &mut sending => sent,
             () = stop.cancelled() => {
                 if resumable {
-                    self.runs().stop_when_begun(async move { sending.await.ok()?.ok() });
+                    // A resumable stream that nobody reads ends by itself.
+                    let begun = tokio::time::timeout(SMALL_REQUEST, sending);
+                    self.runs().stop_when_begun(async move {
+                        UpstreamRunId::of(&begun.await.ok()?.ok()?.ok()?)
+                    });
                 }
                 return Ok(TurnEnd::Stopped);
             }
@@ -208,10 +219,13 @@ impl ProxyAgent {
 impl Agent for ProxyAgent {
     fn about(&self) -> AgentInfo {
         let rewind = match (self.config.upstream, self.known().last) {
-            (UpstreamSetting::Plain | UpstreamSetting::Talaria, _) => RewindSupport::Possible,
+            (UpstreamSetting::Plain | UpstreamSetting::Talaria | UpstreamSetting::Runs, _) => {
+                RewindSupport::Possible
+            }
             (UpstreamSetting::Auto, None) => RewindSupport::Unknown,
-            // A server that keeps sessions but is not ours does not forget.
-            (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent => {
+            // A server that keeps sessions but is not ours does not forget, unless its turns are runs: those are given
+            // our own history.
+            (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent && !known.runs => {
                 RewindSupport::Impossible
             }
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,
@@ -233,8 +247,15 @@ impl Agent for ProxyAgent {
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
         Box::pin(async move {
             let abilities = self.abilities().await?;
-            let request = wire::chat_request(&self.config.model, &turn.into(), abilities.answered);
-            Ok(PreparedTurn { resumable: abilities.idempotent, ..PreparedTurn::new(turn, request) })
+            let (model, question) = (&self.config.model, &turn.into());
+            let (request, resumable) = match TurnProtocol::choose(abilities, turn) {
+                TurnProtocol::Stream => {
+                    (wire::chat_request(model, question, abilities.answered), abilities.idempotent)
+                }
+                // A run is never begun twice: another try asks how it goes.
+                TurnProtocol::Runs => (run_request(model, question), true),
+            };
+            Ok(PreparedTurn { resumable, ..PreparedTurn::new(turn, request) })
         })
     }
 
@@ -255,12 +276,7 @@ impl Agent for ProxyAgent {
     }
 
     fn abandon(&self, turn: &AgentTurn) {
-        if let Some(approvals) = turn.scratch.get::<PendingApprovals>()
-            && let Some(run) = approvals.run()
-        {
-            approvals.ended();
-            self.runs().stop(&run);
-        }
+        self.abandon_run(turn);
     }
 
     fn may_recover(&self, _prepared: &PreparedTurn) -> bool {
@@ -288,7 +304,7 @@ impl Agent for ProxyAgent {
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         let path = match self.config.upstream {
             UpstreamSetting::Plain => "/v1/models",
-            UpstreamSetting::Auto | UpstreamSetting::Talaria => "/v1/capabilities",
+            UpstreamSetting::Auto | UpstreamSetting::Talaria | UpstreamSetting::Runs => "/v1/capabilities",
         };
         let question = self.client.get(self.url(path)).headers(self.key()).timeout(REACHABLE);
         Box::pin(async move {

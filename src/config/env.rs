@@ -12,7 +12,7 @@ use crate::platforms::{KINDS, LEFT_OUT};
 pub fn table() -> impl Iterator<Item = &'static EnvVar> {
     let of_platforms = KINDS.iter().flat_map(|kind| kind.variables());
     let of_platforms = of_platforms.chain(LEFT_OUT.iter().map(|kind| &kind.variable));
-    AGENT.iter().chain(API_SERVER).chain(FORGE).chain(of_platforms).chain(AROUND)
+    AGENT.iter().chain(API_SERVER).chain(FORGE).chain(CLIENT).chain(of_platforms).chain(AROUND)
 }
 
 /// Names of all variables that hold a secret of ours, also of kinds that this build lacks.
@@ -62,6 +62,9 @@ pub fn process(name: &str) -> Option<String> {
 
 /// Variables of the agents.
 const AGENT: &[EnvVar] = &[PROXY_URL, PROXY_KEY, PROXY_KEY_FILE, BASE_URL, API_KEY, API_KEY_FILE, MODEL];
+
+/// Variables of `talaria ask`.
+const CLIENT: &[EnvVar] = &[TALARIA_URL, TALARIA_API_KEY, TALARIA_API_KEY_FILE];
 
 /// Variables of the state folder and the log.
 const AROUND: &[EnvVar] = &[TALARIA_HOME, TALARIA_CONFIG, XDG_STATE_HOME, HOME, TALARIA_LOG];
@@ -195,6 +198,30 @@ pub(super) const TALARIA_ADMIN_TOKEN_FILE: EnvVar = EnvVar {
     name: "TALARIA_ADMIN_TOKEN_FILE",
     category: VarCategory::Server,
     meaning: "a file that holds TALARIA_ADMIN_TOKEN, such as a Docker secret",
+    default: "",
+    secret: false,
+};
+
+pub(super) const TALARIA_URL: EnvVar = EnvVar {
+    name: "TALARIA_URL",
+    category: VarCategory::Client,
+    meaning: "address of the agent server that `talaria ask` asks, without /v1",
+    default: "the talaria that runs here",
+    secret: false,
+};
+
+pub(super) const TALARIA_API_KEY: EnvVar = EnvVar {
+    name: "TALARIA_API_KEY",
+    category: VarCategory::Client,
+    meaning: "the key or token for it",
+    default: "api.key in TALARIA_HOME, without TALARIA_URL",
+    secret: true,
+};
+
+pub(super) const TALARIA_API_KEY_FILE: EnvVar = EnvVar {
+    name: "TALARIA_API_KEY_FILE",
+    category: VarCategory::Client,
+    meaning: "a file that holds TALARIA_API_KEY",
     default: "",
     secret: false,
 };

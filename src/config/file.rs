@@ -115,6 +115,8 @@ pub enum UpstreamSetting {
     Plain,
     /// The server knows idempotency keys, as Talaria's own does.
     Talaria,
+    /// The server runs turns in the background (`POST /v1/runs`), as hermes-agent does.
+    Runs,
 }
 
 /// `agent:`

@@ -117,6 +117,9 @@ pub struct HealthReport {
 pub struct AliveReport {
     pub alive: bool,
     pub pid: u32,
+    /// Address at which a program on this machine reaches the agent server, if it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// `POST /sessions`

@@ -1,6 +1,7 @@
 //! Routes of the control socket, and the handlers that only read.
 
 use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,8 +190,20 @@ async fn health(State(control): State<Arc<ControlState>>) -> HandlerResult<Healt
     Ok(Json(health))
 }
 
-async fn live() -> Json<AliveReport> {
-    Json(AliveReport { alive: true, pid: std::process::id() })
+async fn live(State(control): State<Arc<ControlState>>) -> Json<AliveReport> {
+    let served = control.running.as_ref().and_then(|running| running.served.as_ref());
+    let server = served.map(|served| format!("http://{}", reachable_here(served.address)));
+    Json(AliveReport { alive: true, pid: std::process::id(), server })
+}
+
+/// The address at which this machine reaches a server that listens here; every address of it includes loopback.
+fn reachable_here(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 async fn sessions(State(control): State<Arc<ControlState>>, asked: RawRequest) -> HandlerResult<SessionList> {

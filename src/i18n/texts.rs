@@ -306,6 +306,8 @@ texts! {
     AskHalted "ask_halted" Part []
     ApprovalUnheard "approval_unheard" Notice ["title"]
     AnswerUnheard "answer_unheard" Notice ["title"]
+    RunDeclinedSeveral "run_declined_several" Part []
+    RunDeclinedUnseen "run_declined_unseen" Part []
     AskNone "ask_none" Part []
     AskUnknown "ask_unknown" Part ["code"]
     AskOver "ask_over" Part []

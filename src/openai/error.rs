@@ -37,7 +37,7 @@ pub fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// Cause of a transport error, as a text.
-fn reason(error: &reqwest::Error) -> TextKey {
+pub fn reason(error: &reqwest::Error) -> TextKey {
     let mut cause = error.source();
     let mut texts = String::new();
     while let Some(error) = cause {
@@ -169,6 +169,11 @@ pub fn reported(error: Option<&ErrorBody<'_>>, reason: Option<LocalizedText>) ->
 /// A stream that broke off or went silent before its end.
 pub fn broken(words: TextKey) -> AgentError {
     AgentError::new(AgentErrorKind::Unknown { after: None }, words)
+}
+
+/// A failure after which the turn goes on at the server, so that it can be asked for again.
+pub fn broken_as(error: AgentError) -> AgentError {
+    AgentError { kind: AgentErrorKind::Unknown { after: error.kind.retry_after() }, ..error }
 }
 
 /// `Retry-After` in seconds. A date is ignored; our own backoff is good enough then. The engine clamps the

@@ -7,7 +7,7 @@
 
 mod approval;
 mod chunk_cache;
-mod lenient;
+pub mod lenient;
 mod reason;
 mod remark;
 #[cfg(test)]

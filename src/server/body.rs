@@ -17,7 +17,7 @@ use crate::turns::{BudgetPayer, InputBudget, InputPermit};
 use crate::util::one_line;
 
 /// Most bytes of a body.
-const LARGEST: usize = 10_000_000;
+pub const LARGEST_BODY: usize = 10_000_000;
 
 /// Longest time for a whole body: ten megabytes over a poor line.
 const WHOLE: Duration = Duration::from_secs(120);
@@ -103,17 +103,17 @@ impl<T: DeserializeOwned> JsonBody<T> {
     }
 }
 
-/// Reads a body to its end, at most [`LARGEST`] bytes.
+/// Reads a body to its end, at most [`LARGEST_BODY`] bytes.
 async fn collect(
     headers: &HeaderMap,
     mut body: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
     (budget, payer): (&Arc<InputBudget>, &BudgetPayer),
 ) -> Result<CountedBody, ApiError> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > LARGEST as u64) {
+    if announced.is_some_and(|length| length > LARGEST_BODY as u64) {
         return Err(too_large());
     }
-    let announced = announced.map_or(0, |length| usize::try_from(length).unwrap_or(LARGEST));
+    let announced = announced.map_or(0, |length| usize::try_from(length).unwrap_or(LARGEST_BODY));
     // Takes the share for the whole announced length at once: two requests that each hold half of what they
     // need would wait for each other.
     let waiting = tokio::time::timeout(BUDGET_WAIT, budget.take(payer, announced));
@@ -126,7 +126,7 @@ async fn collect(
             tracing::debug!(%error, "a request broke off");
             ApiError::new(StatusCode::BAD_REQUEST, "invalid_body", "The request broke off before its end")
         })?;
-        if all.len() + piece.len() > LARGEST {
+        if all.len() + piece.len() > LARGEST_BODY {
             return Err(too_large());
         }
         if !permit.grow_to(all.len() + piece.len()) {
@@ -154,7 +154,7 @@ fn check_kind(headers: &HeaderMap, bytes: &[u8]) -> Result<(), ApiError> {
 }
 
 fn too_large() -> ApiError {
-    let message = format!("The request is larger than {LARGEST} bytes");
+    let message = format!("The request is larger than {LARGEST_BODY} bytes");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
@@ -286,7 +286,7 @@ mod tests {
             |count| futures_util::stream::iter((0..count).map(|_| Ok(piece.clone())).collect::<Vec<_>>());
         assert_eq!(
             collect(&headers, pieces(10), (&budget(), &BudgetPayer::Owner)).await.unwrap().len(),
-            LARGEST
+            LARGEST_BODY
         );
         assert_eq!(
             collect(&headers, pieces(11), (&budget(), &BudgetPayer::Owner)).await.err().unwrap().code,

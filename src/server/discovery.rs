@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::path_params::ModelName;
 use super::route::Route;
 use super::{ApiError, Caller, Server, routes};
+use crate::ids::AgentName;
 use crate::store::unix_now;
 
 /// Name of this program, for clients that know several kinds of server.
@@ -82,13 +83,16 @@ pub async fn models(
     Json(ModelList { object: "list", data })
 }
 
-/// `GET /v1/models/{model_id}`
+/// `GET /v1/models/{model_id}`: a listed name, or the own name of the only agent, which requests may use too.
 pub async fn model(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     ModelName(name): ModelName,
 ) -> Result<Json<ModelEntry>, ApiError> {
-    match model_names(&server, &caller).contains(&name) {
+    let agents = server.turns.agents();
+    let agent = AgentName::new(&name).filter(|agent| agents.get(agent).is_some());
+    let is_own_name = agent.is_some_and(|agent| server.admits(&caller, &agent));
+    match is_own_name || model_names(&server, &caller).contains(&name) {
         true => Ok(Json(ModelEntry::new(name))),
         false => Err(ApiError::no_model()),
     }

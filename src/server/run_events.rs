@@ -15,7 +15,7 @@ use super::notices::{self, NOTICE};
 use super::path_params::RunName;
 use super::runs::own_run;
 use super::sse::SseBuffer;
-use super::turn_result::TurnResult;
+use super::turn_result::{STOP_REASON, TurnResult};
 use super::turn_stream::{END, StreamFormat, TurnReader};
 use super::{ApiError, Caller, Server, approvals};
 use crate::agent::{StepState, TurnEvent};
@@ -127,6 +127,10 @@ impl StreamFormat for RunEvents {
 
     fn end(&mut self, end: &TurnResult, is_told: bool, out: &mut SseBuffer) {
         let mut data = json!({ "session_id": self.session, "usage": end.usage_of_a_run() });
+        data["finish_reason"] = json!(end.finish_reason());
+        if let Some(reason) = end.fact(STOP_REASON) {
+            data["stop_reason"] = json!(reason);
+        }
         if !is_told {
             data["output"] = out.long(&end.text);
         }

@@ -18,7 +18,7 @@ use super::path_params::RunName;
 use super::revocable_body::held;
 use super::sse::SseBuffer;
 use super::submit::{AnswerMode, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn};
-use super::turn_result::{RunTokens, TurnResult, status_after};
+use super::turn_result::{RunTokens, STOP_REASON, TurnResult, status_after};
 use super::{ApiError, Caller, Server, approvals};
 use crate::agent::ModelParams;
 use crate::ids::{AskId, TurnId};
@@ -101,6 +101,12 @@ pub struct RunView {
     /// Whether there is an answer, but not all of it; present when the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     partial: Option<bool>,
+    /// `stop`, `length` or `error`, as in a chat completion; present when the run has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'static str>,
+    /// The agent's own word for why it ended, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<String>,
     /// Codex' ids of the thread and the turn, if codex answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     codex_thread_id: Option<String>,
@@ -219,6 +225,8 @@ pub async fn show(
         usage: ended.as_ref().map(TurnResult::usage_of_a_run),
         completed: ended.as_ref().map(TurnResult::is_completed),
         partial: ended.as_ref().map(TurnResult::is_partial),
+        finish_reason: ended.as_ref().map(TurnResult::finish_reason),
+        stop_reason: ended.as_ref().and_then(|ended| ended.fact(STOP_REASON)),
         codex_thread_id: ended.as_ref().and_then(|ended| ended.fact("codex_thread_id")),
         codex_turn_id: ended.as_ref().and_then(|ended| ended.fact("codex_turn_id")),
         remarks: ended.as_ref().map(|ended| ended.remarks().to_vec()).unwrap_or_default(),

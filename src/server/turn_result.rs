@@ -22,6 +22,9 @@ use crate::reply::{self, TurnOutcome};
 use crate::store::{self, FinishedTurn, TurnState, Tx};
 use crate::turns::{BudgetPayer, InputPermit};
 
+/// Fact of a turn: the agent's own word for why it ended.
+pub const STOP_REASON: &str = "stop_reason";
+
 /// Result of a finished turn, as read from the store.
 #[derive(Clone, Debug)]
 pub struct TurnResult {

@@ -37,6 +37,7 @@ impl AgentFailures {
             Err(error) => match error.kind {
                 AgentErrorKind::NothingRan { .. }
                 | AgentErrorKind::Unknown { .. }
+                | AgentErrorKind::Lost
                 | AgentErrorKind::Refused => self.fail(error, now),
                 // Unfit prompts of one app say nothing about the agent, however many they are. If everybody's prompts
                 // are unfit, it is the agent.

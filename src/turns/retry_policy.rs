@@ -135,7 +135,9 @@ pub(super) fn judge(end: Result<TurnEnd, AgentError>, facts: AttemptFacts) -> Re
         // Twice in a row, or where an earlier try may have run, this counts as a failed try.
         AgentErrorKind::PrepareAgain => again(facts.attempt, RetryPause::Backoff),
         AgentErrorKind::Unknown { after } if facts.resumable => again(AttemptKind::Resume, after.into()),
-        AgentErrorKind::Unknown { .. } => RetryVerdict::Over(TurnOutcome::Unknown { words }),
+        AgentErrorKind::Unknown { .. } | AgentErrorKind::Lost => {
+            RetryVerdict::Over(TurnOutcome::Unknown { words })
+        }
         AgentErrorKind::Refused | AgentErrorKind::Unfit => RetryVerdict::Over(TurnOutcome::Failed { words }),
         AgentErrorKind::CutShort => RetryVerdict::Over(TurnOutcome::CutShort { words }),
     }
@@ -166,6 +168,7 @@ fn ran_nothing(kind: AgentErrorKind, attempt: AttemptKind) -> bool {
             true
         }
         AgentErrorKind::Unknown { .. }
+        | AgentErrorKind::Lost
         | AgentErrorKind::Refused
         | AgentErrorKind::Unfit
         | AgentErrorKind::CutShort => false,
@@ -209,10 +212,12 @@ mod tests {
     fn only_what_cannot_run_twice_is_tried_again() {
         let nothing = || failed(AgentErrorKind::NothingRan { after: None });
         let unknown = || failed(AgentErrorKind::Unknown { after: None });
-        let told = RetryVerdict::Over(TurnOutcome::Unknown { words: "no".into() });
+        let told = || RetryVerdict::Over(TurnOutcome::Unknown { words: "no".into() });
         assert_eq!(judge(nothing(), PLAIN), again(AttemptKind::First));
-        assert_eq!(judge(unknown(), PLAIN), told);
+        assert_eq!(judge(unknown(), PLAIN), told());
         assert_eq!(judge(unknown(), RESUMABLE), again(AttemptKind::Resume));
+        // Repeating the request would not tell how the turn went.
+        assert_eq!(judge(failed(AgentErrorKind::Lost), RESUMABLE), told());
         // Once a try may have run, a refused connection does not prove the contrary.
         let resumed = AttemptFacts { attempt: AttemptKind::Resume, ..RESUMABLE };
         assert_eq!(judge(nothing(), resumed), again(AttemptKind::Resume));

@@ -16,7 +16,7 @@ const FENCE: usize = 3;
 
 /// Text as a code block, with every invisible character shown. Tabs and line ends stay, unless there are very many.
 pub fn code_block(text: &str) -> String {
-    let text = visible(text, |c| matches!(c, '\n' | '\t'));
+    let text = visible_text(text);
     let fence = "`".repeat(FENCE.max(longest_run(&text) + 1));
     format!("{fence}\n{text}\n{fence}")
 }
@@ -39,6 +39,36 @@ pub fn code_span(text: &str, chars: usize) -> String {
     }
 }
 
+/// Text of several lines with every invisible character shown. Tabs and line ends stay, unless there are very many.
+pub fn visible_text(text: &str) -> String {
+    visible(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// Text as one line with every invisible character shown; at most `chars` characters, then `…`.
+pub fn visible_line(text: &str, chars: usize) -> String {
+    let text = visible(text.trim(), |_| false);
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Text for a terminal, which would obey control characters instead of showing them: they are shown, and so are the
+/// marks with which a text reads otherwise than it is written. Everything else stays, so that people can read an answer
+/// of any language. Looks at one character at a time, so that the pieces of a text give the same as the whole.
+pub fn terminal_text(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => push_unseen(&mut shown, c),
+            _ if c.is_control() => push_unseen(&mut shown, c),
+            _ => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Replaces every invisible character, except those that `keep` accepts and the plain space; and many of those in a row.
 fn visible(text: &str, keep: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -52,17 +82,24 @@ fn visible(text: &str, keep: impl Fn(char) -> bool) -> String {
             continue;
         }
         rest = &rest[c.len_utf8()..];
-        match c {
-            // Unicode's pictures for the first control characters: ␛ for escape.
-            '\0'..='\x1f' => shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦')),
-            '\x7f' => shown.push('␡'),
-            _ if is_unseen(c) => {
-                let _ = write!(shown, "⟨U+{:04X}⟩", u32::from(c));
-            }
-            _ => shown.push(c),
+        match is_unseen(c) {
+            true => push_unseen(&mut shown, c),
+            false => shown.push(c),
         }
     }
     shown
+}
+
+/// Adds a visible mark of an invisible character.
+fn push_unseen(shown: &mut String, c: char) {
+    match c {
+        // Unicode's pictures for the first control characters: ␛ for escape.
+        '\0'..='\x1f' => shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('␦')),
+        '\x7f' => shown.push('␡'),
+        _ => {
+            let _ = write!(shown, "⟨U+{:04X}⟩", u32::from(c));
+        }
+    }
 }
 
 /// Adds blank characters as they are, or their names and numbers if they are very many.
@@ -146,6 +183,19 @@ mod tests {
             assert_eq!(code_block(&text), format!("```\n{shown}\n```"), "{text:?}");
         }
         assert_eq!(code_span(&format!("/a{}b", " ".repeat(300)), usize::MAX), "`/a⟨300 × U+0020⟩b`");
+    }
+
+    #[test]
+    fn a_terminal_shows_what_it_would_obey() {
+        for (text, shown) in [
+            ("a\tb\nü 👩\u{200d}👧 x\u{a0}y", "a\tb\nü 👩\u{200d}👧 x\u{a0}y"),
+            ("\u{1b}]0;title\u{7}\u{1b}[2J\r\u{8}", "␛]0;title␇␛[2J␍␈"),
+            ("\u{9b}31m\u{7f}\u{202e}x", "⟨U+009B⟩31m␡⟨U+202E⟩x"),
+        ] {
+            assert_eq!(terminal_text(text), shown);
+        }
+        assert_eq!(visible_line(" ls\n\u{1b}[2J ", 20), "ls␊␛[2J");
+        assert_eq!(visible_line("abcdef", 3), "abc…");
     }
 
     #[test]

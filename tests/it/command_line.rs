@@ -39,6 +39,7 @@ async fn every_command_of_the_operator_teaches_itself() {
         "approvals",
         "audit",
         "mcp",
+        "ask",
     ] {
         let args = command.split(' ').chain(["--help"]);
         let ended = Talaria::new().does(args).await;
@@ -59,6 +60,7 @@ async fn every_command_of_the_operator_teaches_itself() {
         "approvals",
         "audit",
         "mcp",
+        "ask",
     ] {
         assert!(ended.out.contains(&format!("\n  {command} ")), "{command} is missing in\n{}", ended.out);
     }
@@ -325,7 +327,21 @@ async fn approvals_can_be_listed_by_that_word_too() {
 async fn a_question_as_an_argument_is_answered_with_how_to_ask_it() {
     let ended = Talaria::new().does(["What is Rust?"]).await;
     assert_eq!(ended.code, 2);
-    ended.said("hint: to ask something, pipe it in: echo '…' | talaria");
+    ended.said("hint: to ask something: talaria ask '…'");
+}
+
+#[tokio::test]
+async fn ask_says_what_each_exit_code_means_and_takes_no_key() {
+    let ended = Talaria::new().does(["ask", "--help"]).await;
+    for code in ["  0  ", "  1  ", "  2  ", "  69 ", "  77 ", "  78 ", "  130 "] {
+        assert!(ended.out.contains(&format!("\n{code}")), "{code} is missing in\n{}", ended.out);
+    }
+    for wrong in
+        [&["ask", "--key", "tlk_1", "hi"][..], &["ask", "--retry-for", "-1", "hi"], &["ask", "--nonsense"]]
+    {
+        let ended = Talaria::new().does(wrong.iter().copied()).await;
+        assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{wrong:?}");
+    }
 }
 
 /// Runs without a terminal, so SIGHUP cannot mean that a terminal hung up.

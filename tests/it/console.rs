@@ -1,72 +1,11 @@
-//! A person at a real terminal: the program has a pseudo-terminal, and the test reads and types at its other end.
+//! A chat at a real terminal.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
-use tokio::sync::watch;
 
+use crate::support::terminal::{PATIENCE, Terminal};
 use crate::support::upstream::{Answer, Upstream};
-
-/// Longest wait. Only a failure takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A terminal with a program in it. Dropping it kills the program.
-struct Terminal {
-    keyboard: File,
-    screen: watch::Receiver<Vec<u8>>,
-    program: Child,
-}
-
-impl Terminal {
-    fn starts(mut command: Command) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap();
-        let theirs = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        let input = Stdio::from(theirs.try_clone().unwrap());
-        let output = Stdio::from(theirs);
-        let program = command.stdin(input).stdout(output).stderr(Stdio::null()).spawn().unwrap();
-        // Its end of the terminal must be open in the program alone.
-        drop(command);
-        let keyboard = File::from(ours);
-        let (mut shown, (sender, screen)) = (keyboard.try_clone().unwrap(), watch::channel(Vec::new()));
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(read @ 1..) = shown.read(&mut buffer) {
-                sender.send_modify(|bytes| bytes.extend_from_slice(&buffer[..read]));
-            }
-        });
-        Self { keyboard, screen, program }
-    }
-
-    fn types(&mut self, line: &str) {
-        self.keyboard.write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    fn screen(&self) -> String {
-        String::from_utf8_lossy(&self.screen.borrow()).into_owned()
-    }
-
-    /// Waits until these words stand on the screen.
-    async fn shows(&mut self, words: &str) {
-        let came = self.screen.wait_for(|bytes| String::from_utf8_lossy(bytes).contains(words));
-        let came = matches!(tokio::time::timeout(PATIENCE, came).await, Ok(Ok(_)));
-        assert!(came, "{words:?} should stand on the screen\n{}", self.screen());
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
 
 #[tokio::test]
 async fn an_approval_is_typed_at_the_terminal_and_the_command_runs() {

@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "a test owns the tasks it starts")]
 
 mod acp;
+#[cfg(feature = "testing")]
+mod ask;
 mod catalogue;
 mod codex;
 mod command_line;

@@ -28,4 +28,5 @@ pub mod scripted;
 pub mod served;
 #[cfg(feature = "testing")]
 pub mod stream;
+pub mod terminal;
 pub mod upstream;

@@ -53,7 +53,10 @@ impl RequestRetries {
             AgentErrorKind::Unknown { .. } => true,
             AgentErrorKind::NothingRan { .. } | AgentErrorKind::Busy { .. } => tools_ran,
             AgentErrorKind::CutShort => is_temporary(&error),
-            AgentErrorKind::PrepareAgain | AgentErrorKind::Refused | AgentErrorKind::Unfit => false,
+            AgentErrorKind::PrepareAgain
+            | AgentErrorKind::Lost
+            | AgentErrorKind::Refused
+            | AgentErrorKind::Unfit => false,
         };
         if !again || self.tries == TRIES {
             return Err(error);

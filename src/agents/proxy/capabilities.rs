@@ -23,6 +23,8 @@ pub(super) struct KnownCapabilities {
     pub current: Option<UpstreamCapabilities>,
     /// The last report, for decisions that cannot wait for the next one.
     pub last: Option<UpstreamCapabilities>,
+    /// The upstream announced runs and refused to begin one.
+    pub has_no_runs: bool,
     /// Time when the upstream's address last refused a connection: no process listened there then.
     pub refused_at: Option<Instant>,
 }
@@ -36,6 +38,9 @@ pub(super) struct UpstreamCapabilities {
     pub sessions: bool,
     /// The messages of a session can be read there.
     pub transcripts: bool,
+    /// The upstream runs turns in the background: it begins them, tells their events and state, stops them, and takes
+    /// answers to their asks. With less than all of that, a turn would lose something against a stream.
+    pub runs: bool,
     /// The upstream sends asks in its streams. Only for the log: an ask is taken up in any case.
     pub approvals: bool,
     /// The upstream knows `GET /v1/capabilities`, so it knows the usual options of a request.
@@ -55,12 +60,26 @@ struct CapabilityFeatures {
     session_continuity_header: Option<Value>,
     session_resources: Option<Value>,
     approvals: Option<Value>,
+    run_submission: Option<Value>,
+    run_events_sse: Option<Value>,
+    run_status: Option<Value>,
+    run_stop: Option<Value>,
+    run_approval_response: Option<Value>,
 }
 
 impl UpstreamCapabilities {
     /// A server like ours, where the configuration says so.
-    const OURS: Self =
-        Self { idempotent: true, sessions: true, transcripts: true, approvals: true, answered: true };
+    const OURS: Self = Self {
+        idempotent: true,
+        sessions: true,
+        transcripts: true,
+        runs: false,
+        approvals: true,
+        answered: true,
+    };
+
+    /// A server like hermes-agent, where the configuration says so.
+    const RUNS: Self = Self { idempotent: false, runs: true, ..Self::OURS };
 
     fn read(body: &[u8]) -> Self {
         let Ok(CapabilitiesResponse { features }) = serde_json::from_slice(body) else {
@@ -73,7 +92,15 @@ impl UpstreamCapabilities {
         // A key alone is not enough: the stream of a run that cannot be resumed would be lost. An upstream that does
         // not mention resumable runs means its streams too.
         let resumes = features.resumable_runs.is_none() || on(&features.resumable_runs);
+        let runs = [
+            &features.run_submission,
+            &features.run_events_sse,
+            &features.run_status,
+            &features.run_stop,
+            &features.run_approval_response,
+        ];
         Self {
+            runs: runs.into_iter().all(on),
             idempotent: on(&features.idempotency) && resumes,
             sessions: on(&features.session_continuity_header),
             transcripts: on(&features.session_resources),
@@ -89,17 +116,20 @@ impl ProxyAgent {
         match self.config.upstream {
             UpstreamSetting::Plain => return Ok(UpstreamCapabilities::default()),
             UpstreamSetting::Talaria => return Ok(UpstreamCapabilities::OURS),
+            UpstreamSetting::Runs => return Ok(UpstreamCapabilities::RUNS),
             UpstreamSetting::Auto => {}
         }
         if let Some(known) = self.known().current {
             return Ok(known);
         }
-        let Some(asked) = self.ask().await? else { return Ok(UpstreamCapabilities::default()) };
+        let Some(mut asked) = self.ask().await? else { return Ok(UpstreamCapabilities::default()) };
+        asked.runs &= !self.known().has_no_runs;
         tracing::info!(
             idempotent = asked.idempotent,
             sessions = asked.sessions,
             transcripts = asked.transcripts,
             approvals = asked.approvals,
+            runs = asked.runs,
             "the upstream said what it can do"
         );
         let mut known = self.known();
@@ -186,6 +216,21 @@ mod tests {
             ..UpstreamCapabilities::default()
         };
         assert_eq!(UpstreamCapabilities::read(reference), expected);
+    }
+
+    #[test]
+    fn runs_are_used_only_if_all_of_them_is_announced() {
+        let names = ["run_submission", "run_events_sse", "run_status", "run_stop", "run_approval_response"];
+        let announce = |left_out: Option<&str>| {
+            let features: serde_json::Map<_, _> =
+                names.iter().map(|name| ((*name).to_owned(), Value::Bool(left_out != Some(*name)))).collect();
+            UpstreamCapabilities::read(serde_json::json!({ "features": features }).to_string().as_bytes())
+                .runs
+        };
+        assert!(announce(None));
+        for name in names {
+            assert!(!announce(Some(name)), "{name}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ use tokio::time::Instant;
 
 use super::capabilities::body;
 use super::process_start::UtcMoment;
+use super::protocol::TurnProtocol;
+use super::runs::request;
 use super::{ProxyAgent, SMALL_REQUEST};
 use crate::agent::{AgentErrorKind, AgentOutput, LostTurn, RecoveredAnswer, TurnEvent};
 use crate::i18n::TextKey;
@@ -118,6 +120,7 @@ impl ProxyAgent {
                     | AgentErrorKind::Busy { .. }
                     | AgentErrorKind::Unknown { .. } => SearchResult::NotYet,
                     AgentErrorKind::PrepareAgain
+                    | AgentErrorKind::Lost
                     | AgentErrorKind::Refused
                     | AgentErrorKind::Unfit
                     | AgentErrorKind::CutShort => SearchResult::Never,
@@ -162,6 +165,22 @@ impl ProxyAgent {
         }
     }
 
+    /// Whether the last message of a session was cut by a length limit, as far as the upstream tells. One look, because
+    /// the answer is there and people wait for its end.
+    pub(super) async fn is_cut_by_length(&self, session: &SessionId) -> bool {
+        if !self.abilities().await.is_ok_and(|able| able.transcripts) {
+            return false;
+        }
+        let last = async {
+            let request =
+                self.client.get(self.messages_of(session)?).headers(self.key()).timeout(SMALL_REQUEST);
+            let response = request.send().await.ok()?.error_for_status().ok()?;
+            let body = body(response, TRANSCRIPT).await.ok()??;
+            serde_json::from_slice::<UpstreamTranscript>(&body).ok()?.data.pop()
+        };
+        last.await.is_some_and(|last| last.role == "assistant" && last.finish_reason == "length")
+    }
+
     fn messages_of(&self, session: &SessionId) -> Option<Url> {
         let mut url = Url::parse(self.config.url.as_str()).ok()?;
         url.path_segments_mut().ok()?.pop_if_empty().extend(["api", "sessions", &session.0, "messages"]);
@@ -172,6 +191,9 @@ impl ProxyAgent {
 /// The prompt of a request. `None` unless it is only text and the request has `stream_options`, which are sent only to
 /// an upstream that reported its capabilities: any other has no transcript to look into.
 fn prompt(request: &[u8]) -> Option<String> {
+    if TurnProtocol::of(request) == TurnProtocol::Runs {
+        return request::prompt(request).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    }
     let mut request: Value = serde_json::from_slice(request).ok()?;
     request.get("stream_options")?;
     let last = request.get_mut("messages")?.as_array_mut()?.pop()?;

@@ -1,4 +1,14 @@
-//! Requests about a run at the upstream: stop it, answer its asks.
+//! Runs at the upstream: their requests (begin, state, stop, answers to asks) and their events.
+//!
+//! A turn may be a run of its own ([`run_turn`]), or a stream that is also known as a run; then only the requests to
+//! stop it and to answer its asks are used.
+
+pub(super) mod ask_order;
+mod event_taker;
+pub(super) mod request;
+pub(super) mod run_event;
+mod run_turn;
+mod status;
 
 use std::time::Duration;
 
@@ -9,7 +19,9 @@ use talaria_platform::{Backoff, spawn_task};
 use tokio::time::Instant;
 
 use super::SMALL_REQUEST;
+use crate::access::GrantScope;
 use crate::agent::AskChoice;
+use status::{NoStatus, RunState, RunStatus};
 
 /// Time within which an answer must reach the upstream. The upstream waits for minutes, not hours, and the person who
 /// answered waits for something to happen.
@@ -18,12 +30,19 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// The pause after the first failed try; each further one is twice as long, up to the second.
 const PAUSES: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(8));
 
+/// Time within which a run must be told to stop: it goes on without a reader.
+const STOP: Duration = Duration::from_secs(30);
+
+/// Difference between the time of an ask and the time of the status that it leads to. hermes-agent takes both within
+/// microseconds; its next ask comes after another request to its model.
+const SAME_ASK: f64 = 0.1;
+
 /// Most characters in the id of a run or an ask. No server uses as many.
 const ID: usize = 128;
 
 /// Client for the upstream's runs. Owns all it needs, because some requests outlive the turn.
 #[derive(Clone)]
-pub(super) struct UpstreamRuns {
+pub(crate) struct UpstreamRuns {
     pub client: reqwest::Client,
     /// Base URL of the upstream, without a path.
     pub url: String,
@@ -32,11 +51,29 @@ pub(super) struct UpstreamRuns {
 
 /// The upstream's id of a run. Has no character that could lead to another path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct UpstreamRunId(String);
+pub(crate) struct UpstreamRunId(String);
+
+/// The ask that an answer is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AskAddress {
+    /// The upstream's id of the ask.
+    Id(String),
+    /// The upstream has no ids and gives an answer to its oldest open ask. `asked_at`: its time of this ask, in seconds
+    /// since 1970.
+    Oldest { asked_at: Option<f64> },
+}
+
+/// Whether the upstream still waits for the answer to an ask.
+enum StillAsked {
+    Yes,
+    No,
+    /// It cannot be asked now.
+    Unknown,
+}
 
 /// Whether the upstream has an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerReceipt {
+pub(crate) enum AnswerReceipt {
     /// The upstream has taken it.
     Yes,
     /// The upstream no longer asks, refuses the answer, or is away. Without an answer it denies by itself.
@@ -50,6 +87,11 @@ impl UpstreamRunId {
         (!id.is_empty() && id.len() <= ID && id.bytes().all(plain)).then(|| Self(id.to_owned()))
     }
 
+    /// The id itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Reads the id from the headers of a response.
     pub fn of(response: &Response) -> Option<Self> {
         Self::new(response.headers().get("x-hermes-run-id")?.to_str().ok()?)
@@ -57,46 +99,65 @@ impl UpstreamRunId {
 }
 
 impl UpstreamRuns {
-    /// Tells the upstream to stop a run, because a resumable run goes on without a reader for a while. Best effort, on
-    /// a task that ends by itself: the person who stopped the turn does not wait for the upstream.
+    /// Tells the upstream to stop a run, because a run goes on without a reader. On a task that ends by itself: the
+    /// person who stopped the turn does not wait for the upstream.
     pub fn stop(&self, run: &UpstreamRunId) {
-        spawn_task("stop-a-run", tell_to_stop(self.to(run, "stop")));
+        let (runs, run) = (self.clone(), run.clone());
+        spawn_task("stop-a-run", async move { runs.tell_to_stop(&run).await });
     }
 
-    /// Tells the upstream to stop a run whose id is not known yet. The id comes with the response, as soon as the run
-    /// has begun, so the task waits for it, but only for [`SMALL_REQUEST`]: a run that nobody reads ends by itself.
-    pub fn stop_when_begun(&self, sending: impl Future<Output = Option<Response>> + Send + 'static) {
+    /// Tells the upstream to stop a run whose id is not known yet. `beginning` returns the id as soon as the run has
+    /// begun; it has a deadline of its own.
+    pub fn stop_when_begun(&self, beginning: impl Future<Output = Option<UpstreamRunId>> + Send + 'static) {
         let runs = self.clone();
         spawn_task("stop-a-run-that-begins", async move {
-            let begun = tokio::time::timeout(SMALL_REQUEST, sending).await.ok().flatten();
-            if let Some(run) = begun.as_ref().and_then(UpstreamRunId::of) {
-                tell_to_stop(runs.to(&run, "stop")).await;
+            if let Some(run) = beginning.await {
+                runs.tell_to_stop(&run).await;
             }
         });
     }
 
-    /// Sends a person's answer to the upstream, and repeats it until the upstream has it or [`ANSWER`] has passed.
-    pub async fn answer(&self, run: &UpstreamRunId, approval: &str, choice: &AskChoice) -> AnswerReceipt {
-        let body = match choice {
+    /// Sends the answer of a person in one of our rooms.
+    pub async fn answer(&self, run: &UpstreamRunId, ask: &AskAddress, choice: &AskChoice) -> AnswerReceipt {
+        match choice {
             // An approval for longer than once is sent as `once` too. The grant is kept here, where people may lose
             // their rights and take it back; an upstream that got `always` would never ask again.
-            AskChoice::Allow(_) => json!({ "approval_id": approval, "choice": "once" }),
-            AskChoice::Option(id) => json!({ "approval_id": approval, "choice": "answer", "option": id }),
-            AskChoice::Text(text) => json!({ "approval_id": approval, "choice": "answer", "text": text }),
-            AskChoice::Deny(_) => json!({ "approval_id": approval, "choice": "deny" }),
+            AskChoice::Allow(_) => self.send_choice(run, ask, &AskChoice::Allow(GrantScope::Once)).await,
+            AskChoice::Option(_) | AskChoice::Text(_) | AskChoice::Deny(_) => {
+                self.send_choice(run, ask, choice).await
+            }
+        }
+    }
+
+    /// Sends an answer as it is, and repeats it until the upstream has it or [`ANSWER`] has passed.
+    pub async fn send_choice(
+        &self,
+        run: &UpstreamRunId,
+        ask: &AskAddress,
+        choice: &AskChoice,
+    ) -> AnswerReceipt {
+        let mut body = match choice {
+            AskChoice::Allow(scope) => json!({ "choice": scope.name() }),
+            AskChoice::Option(id) => json!({ "choice": "answer", "option": id }),
+            AskChoice::Text(text) => json!({ "choice": "answer", "text": text }),
+            AskChoice::Deny(_) => json!({ "choice": "deny" }),
         };
+        if let AskAddress::Id(id) = ask {
+            body["approval_id"] = json!(id);
+        }
         let body = body.to_string();
         let (deadline, mut backoff) = (Instant::now() + ANSWER, PAUSES);
         loop {
-            let request = self.to(run, "approval").header("content-type", "application/json");
-            match request.body(body.clone()).send().await {
-                Ok(response) if response.status().is_success() => return AnswerReceipt::Yes,
-                Ok(response) if !matches!(response.status().as_u16(), 408 | 429 | 500..) => {
-                    tracing::warn!(status = %response.status(), "the upstream did not take an answer");
+            match self.still_asked(run, ask).await {
+                StillAsked::Yes => match self.send_answer(run, &body).await {
+                    Some(receipt) => return receipt,
+                    None => tracing::debug!("an answer is told again"),
+                },
+                StillAsked::No => {
+                    tracing::warn!("the upstream no longer waits for an answer");
                     return AnswerReceipt::No;
                 }
-                Ok(response) => tracing::debug!(status = %response.status(), "an answer is told again"),
-                Err(error) => tracing::debug!(error = %error.without_url(), "an answer is told again"),
+                StillAsked::Unknown => {}
             }
             let pause = backoff.advance();
             if Instant::now() + pause > deadline {
@@ -107,15 +168,77 @@ impl UpstreamRuns {
         }
     }
 
-    fn to(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> RequestBuilder {
-        let url = format!("{}/v1/runs/{run}/{what}", self.url);
-        self.client.post(url).headers(self.key.clone()).timeout(SMALL_REQUEST)
+    /// Denies every open ask of a run whose asks have no ids. Returns whether there was one.
+    pub async fn decline_all(&self, run: &UpstreamRunId) -> bool {
+        let body = json!({ "choice": "deny", "all": true }).to_string();
+        self.send_answer(run, &body).await == Some(AnswerReceipt::Yes)
     }
-}
 
-async fn tell_to_stop(request: RequestBuilder) {
-    if let Err(error) = request.send().await {
-        tracing::debug!(error = %error.without_url(), "the upstream was not told to stop");
+    /// `None` if the same answer is worth another try.
+    async fn send_answer(&self, run: &UpstreamRunId, body: &str) -> Option<AnswerReceipt> {
+        let request = self.to(run, "/approval").header("content-type", "application/json");
+        match request.body(body.to_owned()).send().await {
+            Ok(response) if response.status().is_success() => Some(AnswerReceipt::Yes),
+            Ok(response) if !matches!(response.status().as_u16(), 408 | 429 | 500..) => {
+                tracing::warn!(status = %response.status(), "the upstream did not take an answer");
+                Some(AnswerReceipt::No)
+            }
+            Ok(response) => {
+                tracing::debug!(status = %response.status(), "an answer did not arrive");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(error = %error.without_url(), "an answer did not arrive");
+                None
+            }
+        }
+    }
+
+    /// Whether an answer now is an answer to this ask. An ask without an id may have timed out at the upstream, and then
+    /// the answer would decide about its next one, which nobody has seen.
+    async fn still_asked(&self, run: &UpstreamRunId, ask: &AskAddress) -> StillAsked {
+        let AskAddress::Oldest { asked_at } = ask else { return StillAsked::Yes };
+        match self.status(run).await.map(RunStatus::state) {
+            Ok(RunState::Asks { at }) => match (at, asked_at) {
+                (Some(at), Some(asked_at)) if (at - asked_at).abs() > SAME_ASK => StillAsked::No,
+                _ => StillAsked::Yes,
+            },
+            Ok(
+                RunState::Working | RunState::Completed { .. } | RunState::Failed(_) | RunState::Cancelled,
+            ) => StillAsked::No,
+            Err(NoStatus::Gone | NoStatus::Refused(_)) => StillAsked::No,
+            Err(NoStatus::NotNow(_)) => StillAsked::Unknown,
+        }
+    }
+
+    /// Repeats the request until the upstream has answered it or [`STOP`] has passed.
+    pub async fn tell_to_stop(&self, run: &UpstreamRunId) {
+        let (deadline, mut backoff) = (Instant::now() + STOP, PAUSES);
+        loop {
+            match self.to(run, "/stop").send().await {
+                Ok(response) if !matches!(response.status().as_u16(), 408 | 429 | 500..) => return,
+                Ok(response) => {
+                    tracing::debug!(status = %response.status(), "the upstream is told again to stop")
+                }
+                Err(error) => {
+                    tracing::debug!(error = %error.without_url(), "the upstream is told again to stop")
+                }
+            }
+            let pause = backoff.advance();
+            if Instant::now() + pause > deadline {
+                tracing::warn!("the upstream could not be told to stop a run");
+                return;
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn to(&self, run: &UpstreamRunId, what: &str) -> RequestBuilder {
+        self.client.post(self.address(run, what)).headers(self.key.clone()).timeout(SMALL_REQUEST)
+    }
+
+    fn address(&self, UpstreamRunId(run): &UpstreamRunId, what: &str) -> String {
+        format!("{}/v1/runs/{run}{what}", self.url)
     }
 }
 

@@ -7,7 +7,7 @@ use talaria_console::ConsoleSettings;
 
 use super::*;
 use crate::config::env;
-use crate::config::{StepsSetting, UpstreamSetting};
+use crate::config::{ClientConfig, StepsSetting, UpstreamSetting};
 use crate::ids::AgentName;
 
 #[test]
@@ -169,6 +169,7 @@ fn only_listed_variables_are_read() {
         (name == "HOME").then(|| "/nowhere".to_owned())
     };
     Config::load(&sources, &lookup).unwrap();
+    ClientConfig::read(None, None, &lookup).unwrap();
     for name in asked.borrow().iter() {
         assert!(env::table().any(|var| var.name == name), "{name}");
     }

@@ -13,12 +13,12 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use super::ErrorBody;
 
 /// Reads a string.
-pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
+pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
     from.deserialize_any(LenientVisitor(LenientText))
 }
 
 /// Reads a string, or a number as a string.
-pub(super) fn label<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
+pub fn label<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
     from.deserialize_any(LenientVisitor(LenientLabel))
 }
 

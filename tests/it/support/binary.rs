@@ -108,6 +108,12 @@ impl Talaria {
         self.spawn(&args, Stdio::null()).ended().await
     }
 
+    /// Starts a command with this input, as a person does at a shell while the gateway runs.
+    pub fn starts_command<'a>(&self, args: impl IntoIterator<Item = &'a str>, input: File) -> Process {
+        let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        self.spawn(&args, Stdio::from(input))
+    }
+
     /// Runs it to its end with these lines as its input.
     pub async fn reads(&self, lines: &str) -> Ended {
         let mut process = self.starts();

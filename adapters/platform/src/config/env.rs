@@ -26,6 +26,8 @@ pub enum VarCategory {
     Model,
     /// The agent server, which programs talk to.
     Server,
+    /// The command that asks an agent server.
+    Client,
     /// Folders and files.
     State,
     /// The log.
@@ -39,6 +41,7 @@ impl VarCategory {
             Self::Messaging => "messaging",
             Self::Model => "model",
             Self::Server => "server",
+            Self::Client => "client",
             Self::State => "state",
             Self::Log => "log",
         }

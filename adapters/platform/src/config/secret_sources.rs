@@ -120,7 +120,7 @@ fn in_file(by: &str) -> String {
 }
 
 /// The content of a file that holds a key. The error is a phrase that follows the file's name.
-fn read(path: &Path) -> Result<String, String> {
+pub fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let read = fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
     match read {

@@ -1,0 +1,378 @@
+//! Runs a turn as a run in the background, and finds its end after any break.
+//!
+//! A run is begun once. Its id is stored at once, so that another try, also of the next process, asks for its true state
+//! and begins nothing. Without the id (the answer to the request was lost) the engine looks into the session.
+//!
+//! The events have one reader, and are gone when it leaves. So a try that did not begin the run trusts only the state of
+//! the run, which it asks for again and again. It reads the events beside that, because they may still bring asks.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::Response;
+use reqwest::header::ACCEPT;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use talaria_platform::{Backoff, CancellationToken};
+use tokio::time::Instant;
+
+use super::UpstreamRunId;
+use super::event_taker::{RunEventTaker, RunProgress, RunSteps, cancelled, failure};
+use super::request::addressed;
+use super::status::{NoStatus, RunState, RunStatus};
+use crate::agent::{AgentError, AgentErrorKind, AgentOutput, AgentTurn, AttemptKind, TurnEnd, TurnEvent};
+use crate::agents::proxy::approvals::PendingApprovals;
+use crate::agents::proxy::capabilities::{ANSWER, body};
+use crate::agents::proxy::{ProxyAgent, WHO};
+use crate::config::UpstreamSetting;
+use crate::i18n::TextKey;
+use crate::openai::error;
+use crate::openai::event_stream::EventStream;
+use crate::poll_when_woken::poll_when_woken;
+use crate::testing::failpoint;
+
+/// Pauses between two questions for the state of a run. A person waits for the answer; a run may take hours.
+const PAUSES: Backoff = Backoff::between(Duration::from_millis(500), Duration::from_secs(3));
+
+/// Time for which the upstream may be away while it is asked for the state. After that the engine decides how long it
+/// tries again.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// The report of a run, stored with the session. See [`TurnEvent::Upstream`].
+#[derive(Serialize, Deserialize)]
+struct RunReport {
+    /// The upstream's id of the run.
+    run: String,
+    /// The turn that it is the run of.
+    turn: String,
+}
+
+/// Why a run has no id.
+enum NotBegun {
+    /// The request was not sent, or its answer was lost.
+    Unsent(reqwest::Error),
+    /// No answer came in time.
+    Silent,
+    /// The upstream refuses.
+    Refused(Box<Response>),
+    /// The upstream agrees, and its answer has no id.
+    Unreadable,
+}
+
+/// End of a stream of events.
+enum EventsEnd {
+    /// The turn is over.
+    Over(Result<TurnEnd, AgentError>, RunProgress),
+    /// The stream broke off.
+    Broken(AgentError),
+    /// There is no stream.
+    Absent,
+}
+
+/// Id of the run of a turn, if an earlier try or process has stored it.
+pub fn stored_run(turn: &AgentTurn) -> Option<UpstreamRunId> {
+    let report = RunReport::deserialize(turn.upstream.as_ref()?).ok()?;
+    UpstreamRunId::new(&report.run).filter(|_| report.turn == turn.id.0)
+}
+
+impl ProxyAgent {
+    /// Begins the run of a turn, or finds it, and follows it to its end.
+    pub(in crate::agents::proxy) async fn run_in_background(
+        &self,
+        turn: &AgentTurn,
+        request: Bytes,
+        out: &dyn AgentOutput,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let approvals = turn.scratch.get_or_default::<PendingApprovals>();
+        let run = match turn.attempt {
+            AttemptKind::First => match self.begin(turn, request, stop).await? {
+                Some(run) => {
+                    let report = RunReport { run: run.0.clone(), turn: turn.id.0.clone() };
+                    out.emit(TurnEvent::Upstream(json!(report)));
+                    failpoint("run.begun");
+                    run
+                }
+                None => return Ok(TurnEnd::Stopped),
+            },
+            AttemptKind::Resume => match approvals.run().or_else(|| stored_run(turn)) {
+                Some(run) => run,
+                None => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
+            },
+        };
+        approvals.begun(Some(run.clone()));
+        // Most turns need no approval, so this must cost nothing.
+        let mut attending = poll_when_woken(approvals.attend(out));
+        let end = tokio::select! {
+            biased;
+            end = self.follow(turn, &run, &approvals, out, stop) => end,
+            never = &mut attending => match never {},
+        };
+        match &end {
+            Ok(TurnEnd::Stopped) => self.abandon_run(turn),
+            Ok(_) => approvals.ended(),
+            // The memory is full, or nobody reads: the run must not go on for nobody.
+            Err(error) if error.words == TextKey::BrokeNoRoom.into() => self.abandon_run(turn),
+            Err(_) => {}
+        }
+        end
+    }
+
+    /// Tells the upstream to stop the run of a turn, if it has one.
+    pub(in crate::agents::proxy) fn abandon_run(&self, turn: &AgentTurn) {
+        let approvals = turn.scratch.get_or_default::<PendingApprovals>();
+        if let Some(run) = approvals.run().or_else(|| stored_run(turn)) {
+            approvals.ended();
+            self.runs().stop(&run);
+        }
+    }
+
+    /// Begins a run. `None` if the turn was stopped first.
+    async fn begin(
+        &self,
+        turn: &AgentTurn,
+        request: Bytes,
+        stop: &CancellationToken,
+    ) -> Result<Option<UpstreamRunId>, AgentError> {
+        let body = addressed(&request, &turn.session);
+        drop(request);
+        let request = self.client.post(self.url("/v1/runs")).headers(self.headers(turn)).body(body);
+        // Boxed: the future that sends a request is large, and gone when the run has begun.
+        let mut beginning = Box::pin(begun(request.send(), self.config.timeouts.first_byte));
+        let begun = tokio::select! {
+            begun = &mut beginning => begun,
+            () = stop.cancelled() => {
+                self.runs().stop_when_begun(async move { beginning.await.ok() });
+                return Ok(None);
+            }
+        };
+        match begun {
+            Ok(run) => Ok(Some(run)),
+            Err(NotBegun::Unsent(error)) => {
+                tracing::warn!(error = %error.to_string(), "the upstream was not reached");
+                Err(never_twice(error::request(WHO, &error.without_url())))
+            }
+            Err(NotBegun::Silent) => Err(never_twice(error::broken(TextKey::BrokeServerSilent))),
+            Err(NotBegun::Unreadable) => Err(never_twice(error::broken(TextKey::BrokeOff))),
+            Err(NotBegun::Refused(response)) => {
+                let has_no_runs = matches!(response.status().as_u16(), 404 | 405);
+                let error = self.events().refusal(*response).await;
+                if has_no_runs && self.config.upstream == UpstreamSetting::Auto {
+                    tracing::warn!("the upstream announces runs and has none; it is asked for streams");
+                    self.known().has_no_runs = true;
+                    return Err(AgentError { kind: AgentErrorKind::PrepareAgain, ..error });
+                }
+                Err(never_twice(error))
+            }
+        }
+    }
+
+    /// Follows a run to its end.
+    async fn follow(
+        &self,
+        turn: &AgentTurn,
+        run: &UpstreamRunId,
+        approvals: &PendingApprovals,
+        out: &dyn AgentOutput,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        if turn.attempt == AttemptKind::First {
+            match self.read_events(turn, run, approvals, out, stop).await {
+                EventsEnd::Over(Ok(TurnEnd::Done), progress) if !progress.is_whole => {
+                    return Ok(self.end_of_whole(turn).await);
+                }
+                EventsEnd::Over(end, _) => return end,
+                EventsEnd::Broken(error) => return Err(error),
+                EventsEnd::Absent => {}
+            }
+        }
+        self.await_end(turn, run, approvals, out, stop).await
+    }
+
+    /// Waits for the end of a run whose events were missed, at least in part.
+    async fn await_end(
+        &self,
+        turn: &AgentTurn,
+        run: &UpstreamRunId,
+        approvals: &PendingApprovals,
+        out: &dyn AgentOutput,
+        stop: &CancellationToken,
+    ) -> Result<TurnEnd, AgentError> {
+        let again = turn.attempt == AttemptKind::Resume;
+        let mut events = pin!(async {
+            match again {
+                true => self.read_events(turn, run, approvals, out, stop).await,
+                false => EventsEnd::Absent,
+            }
+        });
+        let mut state = pin!(self.poll_state(run, approvals, out));
+        let mut reads = true;
+        let end = loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break Ok(TurnEnd::Stopped),
+                end = &mut state => break end,
+                end = &mut events, if reads => match end {
+                    EventsEnd::Over(end, _) => break end,
+                    EventsEnd::Broken(_) | EventsEnd::Absent => reads = false,
+                },
+            }
+        };
+        out.emit(TurnEvent::Notice(None));
+        match end {
+            Ok(TurnEnd::Done) => Ok(self.end_of_whole(turn).await),
+            end => end,
+        }
+    }
+
+    /// Reads the events of a run.
+    async fn read_events(
+        &self,
+        turn: &AgentTurn,
+        run: &UpstreamRunId,
+        approvals: &PendingApprovals,
+        out: &dyn AgentOutput,
+        stop: &CancellationToken,
+    ) -> EventsEnd {
+        let runs = self.runs();
+        let request = self.client.get(runs.address(run, "/events")).headers(self.key());
+        let request = request.header(ACCEPT, "text/event-stream").send();
+        let mut opening = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request));
+        let opened = tokio::select! {
+            opened = &mut opening => opened,
+            () = stop.cancelled() => return EventsEnd::Over(Ok(TurnEnd::Stopped), RunProgress::default()),
+        };
+        drop(opening);
+        let response = match opened {
+            Ok(Ok(response)) if response.status().is_success() => response,
+            Ok(Ok(response)) => {
+                tracing::debug!(status = %response.status(), "the run has no events to be read");
+                return EventsEnd::Absent;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(error = %error.without_url(), "the events of a run were not reached");
+                return EventsEnd::Broken(error::broken(TextKey::WhyLost));
+            }
+            Err(_) => return EventsEnd::Broken(error::broken(TextKey::BrokeServerSilent)),
+        };
+        failpoint("run.events");
+        let mut taker = RunEventTaker {
+            run,
+            runs: &runs,
+            approvals,
+            steps: turn.scratch.get_or_default::<RunSteps>(),
+            attempt: turn.attempt,
+            progress: RunProgress::default(),
+        };
+        let end = self.events().read(response, &mut taker, out, stop).await;
+        let ours = |error: &AgentError| error.words == TextKey::BrokeNoRoom.into();
+        match end {
+            Err(error) if !taker.progress.is_over && !ours(&error) => match error.kind {
+                // No stream.
+                AgentErrorKind::Refused => EventsEnd::Absent,
+                // However the reading ended, the run goes on.
+                _ => EventsEnd::Broken(error::broken_as(error)),
+            },
+            end => EventsEnd::Over(end, taker.progress),
+        }
+    }
+
+    /// Asks for the state of a run until it has ended.
+    async fn poll_state(
+        &self,
+        run: &UpstreamRunId,
+        approvals: &PendingApprovals,
+        out: &dyn AgentOutput,
+    ) -> Result<TurnEnd, AgentError> {
+        let (runs, mut backoff, mut answered) = (self.runs(), PAUSES, Instant::now());
+        let mut unseen = UnseenAsk::default();
+        loop {
+            match runs.status(run).await.map(RunStatus::state) {
+                Ok(RunState::Completed { output, usage }) => {
+                    usage.into_iter().for_each(|usage| out.emit(TurnEvent::Usage(usage)));
+                    out.replace_text(&output);
+                    return Ok(TurnEnd::Done);
+                }
+                Ok(RunState::Failed(why)) => return Err(failure(&why)),
+                Ok(RunState::Cancelled) => return Err(cancelled()),
+                Ok(RunState::Working) => answered = Instant::now(),
+                Ok(RunState::Asks { at }) => {
+                    answered = Instant::now();
+                    if !approvals.is_asking() && unseen.must_be_declined(at) && runs.decline_all(run).await {
+                        out.emit(TurnEvent::Remark(TextKey::RunDeclinedUnseen.into()));
+                    }
+                }
+                // The process that ran it has ended, or it ended long ago. The session may have the answer.
+                Err(NoStatus::Gone) => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
+                Err(NoStatus::Refused(error)) => return Err(error),
+                Err(NoStatus::NotNow(error)) if answered.elapsed() > AWAY => {
+                    return Err(error::broken_as(error));
+                }
+                Err(NoStatus::NotNow(_)) => {}
+            }
+            out.emit(TurnEvent::Notice(Some(TextKey::LookingForAnswer.into())));
+            tokio::time::sleep(backoff.advance()).await;
+        }
+    }
+
+    /// How a run ended that calls itself completed. hermes-agent says so of an answer that a length limit has cut, too;
+    /// its transcript knows better.
+    async fn end_of_whole(&self, turn: &AgentTurn) -> TurnEnd {
+        match self.is_cut_by_length(&turn.session).await {
+            true => TurnEnd::Limit,
+            false => TurnEnd::Done,
+        }
+    }
+
+    fn events(&self) -> EventStream<'_> {
+        EventStream { who: WHO, timeouts: &self.config.timeouts }
+    }
+}
+
+/// An ask that nobody here has seen.
+#[derive(Default)]
+struct UnseenAsk {
+    /// The time of the ask that waited at the last look.
+    waits: Option<Option<f64>>,
+}
+
+impl UnseenAsk {
+    /// Whether the ask has waited since the last look. Its event may come a moment later than the state.
+    fn must_be_declined(&mut self, at: Option<f64>) -> bool {
+        self.waits.replace(at) == Some(at)
+    }
+}
+
+/// Reads the id of a run from the answer to the request that begins it.
+async fn begun(
+    sending: impl Future<Output = reqwest::Result<Response>>,
+    patience: Duration,
+) -> Result<UpstreamRunId, NotBegun> {
+    let response = match tokio::time::timeout(patience, sending).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(NotBegun::Unsent(error)),
+        Err(_) => return Err(NotBegun::Silent),
+    };
+    if !response.status().is_success() {
+        return Err(NotBegun::Refused(Box::new(response)));
+    }
+    let read = tokio::time::timeout(patience, body(response, ANSWER)).await;
+    let Ok(Ok(Some(body))) = read else { return Err(NotBegun::Unreadable) };
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    answer["run_id"].as_str().and_then(UpstreamRunId::new).ok_or(NotBegun::Unreadable)
+}
+
+/// A request that begins a run is not repeated: if the run may have begun, its answer is looked for.
+fn never_twice(error: AgentError) -> AgentError {
+    match error.kind {
+        AgentErrorKind::Unknown { .. } => AgentError { kind: AgentErrorKind::Lost, ..error },
+        AgentErrorKind::NothingRan { .. }
+        | AgentErrorKind::Busy { .. }
+        | AgentErrorKind::PrepareAgain
+        | AgentErrorKind::Lost
+        | AgentErrorKind::Refused
+        | AgentErrorKind::Unfit
+        | AgentErrorKind::CutShort => error,
+    }
+}
