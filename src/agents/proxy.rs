@@ -225,9 +225,7 @@ impl Agent for ProxyAgent {
             (UpstreamSetting::Auto, None) => RewindSupport::Unknown,
             // A server that keeps sessions but is not ours does not forget, unless its turns are runs: those are given
             // our own history.
-            (UpstreamSetting::Auto, Some(known))
-                if known.sessions && !known.idempotent && !known.runs =>
-            {
+            (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent && !known.runs => {
                 RewindSupport::Impossible
             }
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,

@@ -47,6 +47,16 @@ pub(super) struct UpstreamCapabilities {
     pub answered: bool,
 }
 
+impl KnownCapabilities {
+    /// The upstream announced runs and has none.
+    pub fn without_runs(&mut self) {
+        self.has_no_runs = true;
+        for known in [&mut self.current, &mut self.last].into_iter().flatten() {
+            known.runs = false;
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct CapabilitiesResponse {
     features: CapabilityFeatures,
@@ -222,11 +232,10 @@ mod tests {
     fn runs_are_used_only_if_all_of_them_is_announced() {
         let names = ["run_submission", "run_events_sse", "run_status", "run_stop", "run_approval_response"];
         let announce = |left_out: Option<&str>| {
-            let features: serde_json::Map<_, _> = names
-                .iter()
-                .map(|name| ((*name).to_owned(), Value::Bool(left_out != Some(*name))))
-                .collect();
-            UpstreamCapabilities::read(serde_json::json!({ "features": features }).to_string().as_bytes()).runs
+            let features: serde_json::Map<_, _> =
+                names.iter().map(|name| ((*name).to_owned(), Value::Bool(left_out != Some(*name)))).collect();
+            UpstreamCapabilities::read(serde_json::json!({ "features": features }).to_string().as_bytes())
+                .runs
         };
         assert!(announce(None));
         for name in names {

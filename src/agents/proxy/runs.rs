@@ -7,7 +7,7 @@ pub(super) mod ask_order;
 mod event_taker;
 pub(super) mod request;
 pub(super) mod run_event;
-mod run_turn;
+pub(super) mod run_turn;
 mod status;
 
 use std::time::Duration;
@@ -182,10 +182,10 @@ impl UpstreamRuns {
                 (Some(at), Some(asked_at)) if (at - asked_at).abs() > SAME_ASK => StillAsked::No,
                 _ => StillAsked::Yes,
             },
-            Ok(RunState::Working | RunState::Completed { .. } | RunState::Failed(_) | RunState::Cancelled) => {
-                StillAsked::No
-            }
-            Err(NoStatus::Gone | NoStatus::Refused(_)) => StillAsked::No,
+            Ok(
+                RunState::Working | RunState::Completed { .. } | RunState::Failed(_) | RunState::Cancelled,
+            ) => StillAsked::No,
+            Err(NoStatus::Gone | NoStatus::Odd | NoStatus::Refused(_)) => StillAsked::No,
             Err(NoStatus::NotNow(_)) => StillAsked::Unknown,
         }
     }
@@ -196,8 +196,12 @@ impl UpstreamRuns {
         loop {
             match self.to(run, "/stop").send().await {
                 Ok(response) if !matches!(response.status().as_u16(), 408 | 429 | 500..) => return,
-                Ok(response) => tracing::debug!(status = %response.status(), "the upstream is told again to stop"),
-                Err(error) => tracing::debug!(error = %error.without_url(), "the upstream is told again to stop"),
+                Ok(response) => {
+                    tracing::debug!(status = %response.status(), "the upstream is told again to stop")
+                }
+                Err(error) => {
+                    tracing::debug!(error = %error.without_url(), "the upstream is told again to stop")
+                }
             }
             let pause = backoff.advance();
             if Instant::now() + pause > deadline {

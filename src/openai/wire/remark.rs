@@ -62,7 +62,8 @@ impl RelayedRemark<'_> {
 fn is_relayed(text: TextKey) -> bool {
     let about_agent =
         [TextKey::WindowFull, TextKey::CodexForgot, TextKey::CodexForgotAll, TextKey::CodexNoHistory];
-    about_agent.contains(&text) || text.key().starts_with("codex_declined_")
+    about_agent.contains(&text)
+        || ["codex_declined_", "run_declined_"].iter().any(|declined| text.key().starts_with(declined))
 }
 
 #[cfg(test)]
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_relayed_text_goes_over_as_it_is() {
-        for text in RELAYED {
+        for text in TextKey::ALL.iter().copied().filter(|text| is_relayed(*text)) {
             let words = match text.gaps() {
                 [] => text.into(),
                 gaps => {

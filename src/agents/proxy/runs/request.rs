@@ -72,13 +72,18 @@ mod tests {
             SessionMessage::new(MessageRole::Assistant, "hello"),
             SessionMessage::new(MessageRole::Tool, "42"),
         ];
-        let question =
-            CompletionRequest { context: "Be kind.", history: &history, prompt: "and now?", ..Default::default() };
+        let question = CompletionRequest {
+            context: "Be kind.",
+            history: &history,
+            prompt: "and now?",
+            ..Default::default()
+        };
         let stored = run_request("m", &question);
         assert!(is_run(&stored) && !is_run(&chat_request("m", &question, true)));
         assert_eq!(prompt(&stored).as_deref(), Some("and now?"));
         let sent: Value = serde_json::from_slice(&addressed(&stored, &SessionId("a\"b".to_owned()))).unwrap();
-        let history = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" }]);
+        let history =
+            json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" }]);
         let expected = json!({
             "session_id": "a\"b", "input": "and now?", "instructions": "Be kind.",
             "conversation_history": history, "model": "m",
@@ -88,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_blank_context_is_no_instruction() {
-        let stored = run_request("m", &CompletionRequest { context: " ", prompt: "hi", ..Default::default() });
+        let stored =
+            run_request("m", &CompletionRequest { context: " ", prompt: "hi", ..Default::default() });
         let stored: Value = serde_json::from_slice(&stored).unwrap();
         assert_eq!(stored, json!({ "input": "hi", "conversation_history": [], "model": "m" }));
     }

@@ -19,10 +19,7 @@ pub enum RunEvent<'a> {
     /// A tool call began.
     ToolStarted(ToolCall<'a>),
     /// A tool call ended.
-    ToolCompleted {
-        call: ToolCall<'a>,
-        failed: bool,
-    },
+    ToolCompleted { call: ToolCall<'a>, failed: bool },
     /// An ask that has an id, or its end.
     Named(ApprovalEvent<'a>),
     /// An ask without an id.
@@ -30,10 +27,7 @@ pub enum RunEvent<'a> {
     /// The latest ask without an id was answered.
     UnnamedAnswered,
     /// The run has ended with this text.
-    Completed {
-        output: Cow<'a, str>,
-        usage: Option<TokenUsage>,
-    },
+    Completed { output: Cow<'a, str>, usage: Option<TokenUsage> },
     /// The run failed.
     Failed(Cow<'a, str>),
     /// The run was stopped.
@@ -166,7 +160,8 @@ mod tests {
             asked_at: Some(7.5),
         };
         assert_eq!(read(asked), Some(RunEvent::Unnamed(ask)));
-        let answered = r#"{"event": "approval.responded", "run_id": "run_1", "choice": "once", "resolved": 1}"#;
+        let answered =
+            r#"{"event": "approval.responded", "run_id": "run_1", "choice": "once", "resolved": 1}"#;
         assert_eq!(read(answered), Some(RunEvent::UnnamedAnswered));
         let completed = r#"{"event": "run.completed", "output": "Hi.", "usage": {"input_tokens": 11, "output_tokens": 7}}"#;
         let usage = Some(TokenUsage { input: 11, output: 7 });
@@ -178,7 +173,8 @@ mod tests {
 
     #[test]
     fn asks_of_our_own_server_have_ids() {
-        let asked = r#"{"event":"approval.request","run_id":"run_1","approval_id":"a1","title":"run","detail":"ls"}"#;
+        let asked =
+            r#"{"event":"approval.request","run_id":"run_1","approval_id":"a1","title":"run","detail":"ls"}"#;
         assert!(matches!(read(asked), Some(RunEvent::Named(ApprovalEvent::Asked { .. }))));
         let answered = r#"{"event":"approval.responded","run_id":"run_1","approval_id":"a1"}"#;
         let expected = RunEvent::Named(ApprovalEvent::Answered { id: "a1".into() });
@@ -189,6 +185,7 @@ mod tests {
     fn anything_else_means_nothing() {
         for other in [
             "{}",
+            "[]",
             r#"{"event": "subagent.danced", "delta": "x"}"#,
             r#"{"event": "message.delta", "delta": 7}"#,
             r#"{"event": 7, "delta": "x"}"#,
@@ -196,7 +193,7 @@ mod tests {
         ] {
             assert_eq!(read(other), None, "{other}");
         }
-        for garbage in ["", "nonsense", "[]", "7"] {
+        for garbage in ["", "nonsense", "\"text\"", "7"] {
             assert!(RunEvent::parse(garbage, "run_1").is_err(), "{garbage}");
         }
     }

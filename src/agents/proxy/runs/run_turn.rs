@@ -17,18 +17,18 @@ use serde_json::{Value, json};
 use talaria_platform::{Backoff, CancellationToken};
 use tokio::time::Instant;
 
+use super::UpstreamRunId;
 use super::event_taker::{RunEventTaker, RunProgress, RunSteps, cancelled, failure};
 use super::request::addressed;
 use super::status::{NoStatus, RunState, RunStatus};
-use super::UpstreamRunId;
 use crate::agent::{AgentError, AgentErrorKind, AgentOutput, AgentTurn, AttemptKind, TurnEnd, TurnEvent};
 use crate::agents::proxy::approvals::PendingApprovals;
 use crate::agents::proxy::capabilities::{ANSWER, body};
 use crate::agents::proxy::{ProxyAgent, WHO};
 use crate::config::UpstreamSetting;
 use crate::i18n::TextKey;
-use crate::openai::event_stream::EventStream;
 use crate::openai::error;
+use crate::openai::event_stream::EventStream;
 use crate::poll_when_woken::poll_when_woken;
 use crate::testing::failpoint;
 
@@ -47,6 +47,10 @@ struct RunReport {
     /// The turn that it is the run of.
     turn: String,
 }
+
+/// The upstream does not know the run of a turn any more, so nothing there goes on with it.
+#[derive(Default)]
+pub(in crate::agents::proxy) struct ForgottenRun;
 
 /// Why a run has no id.
 enum NotBegun {
@@ -98,7 +102,10 @@ impl ProxyAgent {
             },
             AttemptKind::Resume => match approvals.run().or_else(|| stored_run(turn)) {
                 Some(run) => run,
-                None => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
+                None => {
+                    let words = TextKey::ConnectionError.with("who", WHO).with("why", TextKey::WhyLost);
+                    return Err(AgentError::new(AgentErrorKind::Lost, words));
+                }
             },
         };
         approvals.begun(Some(run.clone()));
@@ -160,7 +167,7 @@ impl ProxyAgent {
                 let error = self.events().refusal(*response).await;
                 if has_no_runs && self.config.upstream == UpstreamSetting::Auto {
                     tracing::warn!("the upstream announces runs and has none; it is asked for streams");
-                    self.known().has_no_runs = true;
+                    self.known().without_runs();
                     return Err(AgentError { kind: AgentErrorKind::PrepareAgain, ..error });
                 }
                 Err(never_twice(error))
@@ -206,7 +213,7 @@ impl ProxyAgent {
                 false => EventsEnd::Absent,
             }
         });
-        let mut state = pin!(self.poll_state(run, approvals, out));
+        let mut state = pin!(self.poll_state(turn, run, approvals, out));
         let mut reads = true;
         let end = loop {
             tokio::select! {
@@ -281,6 +288,7 @@ impl ProxyAgent {
     /// Asks for the state of a run until it has ended.
     async fn poll_state(
         &self,
+        turn: &AgentTurn,
         run: &UpstreamRunId,
         approvals: &PendingApprovals,
         out: &dyn AgentOutput,
@@ -304,7 +312,11 @@ impl ProxyAgent {
                     }
                 }
                 // The process that ran it has ended, or it ended long ago. The session may have the answer.
-                Err(NoStatus::Gone) => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
+                Err(NoStatus::Gone) => {
+                    turn.scratch.get_or_default::<ForgottenRun>();
+                    return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost));
+                }
+                Err(NoStatus::Odd) => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
                 Err(NoStatus::Refused(error)) => return Err(error),
                 Err(NoStatus::NotNow(error)) if answered.elapsed() > AWAY => {
                     return Err(error::broken_as(error));

@@ -48,9 +48,10 @@ pub enum RunState {
 /// Why there is no status.
 #[derive(Debug)]
 pub enum NoStatus {
-    /// The upstream does not know the run, because it was started again since or the run ended long ago; or it says
-    /// nothing that is a status.
+    /// The upstream does not know the run: it was started again since, or the run ended long ago.
     Gone,
+    /// The answer is no status.
+    Odd,
     /// The upstream cannot be asked now.
     NotNow(AgentError),
     /// The upstream refuses to tell.
@@ -61,7 +62,9 @@ impl RunStatus {
     /// What the status means.
     pub fn state(self) -> RunState {
         match self.status.as_str() {
-            Some("completed") => RunState::Completed { usage: tokens(&self.usage), output: text(self.output) },
+            Some("completed") => {
+                RunState::Completed { usage: tokens(&self.usage), output: text(self.output) }
+            }
             Some("failed") => RunState::Failed(text(self.error)),
             Some("cancelled") => RunState::Cancelled,
             // hermes-agent goes on to say so when an ask has timed out, but with another last event.
@@ -112,7 +115,7 @@ impl UpstreamRuns {
             }
         }
         let body = body(response, event_stream::LAST).await.map_err(lost)?;
-        body.and_then(|body| serde_json::from_slice(&body).ok()).ok_or(NoStatus::Gone)
+        body.and_then(|body| serde_json::from_slice(&body).ok()).ok_or(NoStatus::Odd)
     }
 }
 
