@@ -104,6 +104,15 @@ impl Scene {
         assert!(self.network.shows(PATIENCE, shows).await, "{text:?} should be shown\n{self}");
     }
 
+    /// Waits until the room asks about this.
+    pub async fn is_asked(&self, text: &str) {
+        let asks = |shown: &[Shown]| {
+            let mut texts = shown.iter().map(|shown| &shown.body().markdown);
+            texts.any(|shown| shown.contains(text) && shown.contains("/approve"))
+        };
+        assert!(self.network.shows(PATIENCE, asks).await, "{text:?} should be asked\n{self}");
+    }
+
     /// The final text of the answer to a question.
     pub async fn ends(&self, question: &EventId) -> String {
         let ended = |shown: &Shown| shown.replies_to(question) && shown.body().done;
