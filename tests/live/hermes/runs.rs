@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::it::network::Shown;
 use crate::scene::Scene;
 use crate::scripted_model::answer;
 
@@ -18,9 +19,9 @@ async fn an_approval_is_asked_granted_and_denied_in_the_room() {
         let folder = tempfile::tempdir().unwrap().keep();
         let prompt = format!("remove {}", folder.display());
         let question = scene.asks("garden", &prompt);
-        scene.is_asked(&format!("rm -rf {}", folder.display())).await;
+        let code = scene.is_asked(&format!("rm -rf {}", folder.display())).await;
         assert!(folder.exists(), "nothing was decided\n{scene}");
-        scene.asks("garden", word);
+        scene.asks("garden", &format!("{word} {code}"));
         scene.shows(&question, &answer(&prompt)).await;
         assert_eq!(folder.exists(), !goes, "{word}\n{scene}");
         let _ = std::fs::remove_dir_all(&folder);
@@ -39,10 +40,12 @@ async fn stop_ends_a_silent_turn_at_hermes_too() {
     scene.hermes.logs("reason=interrupted_during_api_call").await;
     assert!(stopped.elapsed() < STOPPED, "it took {:?}\n{scene}", stopped.elapsed());
     scene.shows(&question, "(stopped)").await;
-    // hermes-agent keeps the connection of a silent model open, and leaves with its first word.
+    // hermes-agent 0.19.0 leaves the connection to a silent model open: it looks for its sockets in a pool that it does not
+    // use. It throws away what the model says later.
     scene.model.goes_on();
-    scene.model.was_left(1).await;
     scene.is_answered("garden", "are you there?").await;
+    let said = |shown: &Shown| shown.replies_to(&question) && shown.body().markdown.contains("part");
+    assert!(!scene.network.messages().iter().any(said), "{scene}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
