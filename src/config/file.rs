@@ -111,12 +111,12 @@ pub enum UpstreamSetting {
     /// The server is asked.
     #[default]
     Auto,
-    /// The server has only chat completions; a request is never repeated once it may have run.
-    Plain,
     /// The server knows idempotency keys, as Talaria's own does.
     Talaria,
     /// The server runs turns in the background (`POST /v1/runs`), as hermes-agent does.
     Runs,
+    /// The server has only chat completions; a request is never repeated once it may have run.
+    Plain,
 }
 
 /// `agent:`

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use chain::{Chain, Victim};
 use checker::{Broken, check};
-use points::POINTS;
+use points::{POINTS, RUN_POINTS};
 use tally::Tally;
 use trial::{Death, Trial};
 
@@ -34,6 +34,25 @@ async fn a_kill_at_any_point_loses_and_doubles_nothing_on_an_idempotent_upstream
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_at_any_point_loses_and_doubles_nothing_on_a_plain_upstream() {
     kill_everywhere(Kind::Plain).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_point_loses_and_doubles_nothing_on_an_upstream_with_runs() {
+    let kills = if full() { 20 } else { 3 };
+    let points = POINTS.iter().filter(|point| point.name != "proxy.answered").chain(RUN_POINTS);
+    let trials = points
+        .flat_map(|point| (0..kills).map(move |kill| Trial::new(Kind::Runs, point.deaths(kill, kills))));
+    Tally::of("at every point", Kind::Runs, trials).await.is_clean();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_in_the_background_is_answered_in_full_after_the_restart() {
+    for point in ["run.begun", "run.events", "stream.text", "anchor.sent", "edit.sent", "turn.ended"] {
+        let history = Trial::new(Kind::Runs, vec![Death::At(point, 1)]).with_one_prompt().run().await;
+        assert_eq!(check(&history), [], "{point}\n{history}");
+        assert_eq!(checker::interrupted(&history), 0, "{point}\n{history}");
+        assert_eq!(history.executions(&history.prompts[0]), 1, "{point}\n{history}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +74,7 @@ async fn kill_everywhere(kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_random_moments_lose_and_double_nothing() {
-    for kind in [Kind::Idempotent, Kind::Plain] {
+    for kind in [Kind::Idempotent, Kind::Plain, Kind::Runs] {
         let trials = (0..if full() { 100 } else { 12 }).map(|seed| Trial::new(kind, random_deaths(seed)));
         Tally::of("at random moments", kind, trials).await.is_clean();
     }
@@ -118,7 +137,7 @@ async fn a_gateway_that_dies_while_it_first_starts_starts_the_next_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_never_sent_is_answered_in_full_after_the_restart_whatever_the_upstream() {
-    for kind in [Kind::Idempotent, Kind::Plain] {
+    for kind in [Kind::Idempotent, Kind::Plain, Kind::Runs] {
         for point in ["accept.received", "accept.committed", "turn.taken", "turn.prepared"] {
             let history = Trial::new(kind, vec![Death::At(point, 1)]).with_one_prompt().run().await;
             assert_eq!(check(&history), [], "{point}, {kind:?}\n{history}");

@@ -23,5 +23,13 @@ mod lost;
 mod ours;
 mod repeating;
 mod request;
+#[cfg(feature = "testing")]
+mod run_asks;
+#[cfg(feature = "testing")]
+mod run_breaks;
+#[cfg(feature = "testing")]
+mod runs;
+#[cfg(feature = "testing")]
+mod scripted_runs;
 mod secrets;
 mod stream;

@@ -47,6 +47,16 @@ pub(super) struct UpstreamCapabilities {
     pub answered: bool,
 }
 
+impl KnownCapabilities {
+    /// The upstream announced runs and has none.
+    pub fn without_runs(&mut self) {
+        self.has_no_runs = true;
+        for known in [&mut self.current, &mut self.last].into_iter().flatten() {
+            known.runs = false;
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct CapabilitiesResponse {
     features: CapabilityFeatures,

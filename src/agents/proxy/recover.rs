@@ -19,6 +19,7 @@ use super::capabilities::body;
 use super::process_start::UtcMoment;
 use super::protocol::TurnProtocol;
 use super::runs::request;
+use super::runs::run_turn::ForgottenRun;
 use super::{ProxyAgent, SMALL_REQUEST};
 use crate::agent::{AgentErrorKind, AgentOutput, LostTurn, RecoveredAnswer, TurnEvent};
 use crate::i18n::TextKey;
@@ -78,6 +79,7 @@ impl ProxyAgent {
     ) -> Option<RecoveredAnswer> {
         let prompt = prompt(&lost.prepared.request)?;
         let began = Instant::now();
+        let is_forgotten = lost.turn.scratch.get::<ForgottenRun>().is_some();
         // Never longer than a stream itself may be silent.
         let (deadline, mut backoff) = (began + WAIT.min(self.config.timeouts.idle), PAUSES);
         let found = loop {
@@ -85,7 +87,9 @@ impl ProxyAgent {
                 SearchResult::Answer(answer) => break Some(answer),
                 SearchResult::Never | SearchResult::Abandoned => break None,
                 // The process that ran the turn has ended since, and the one that answers now does not go on with it.
-                SearchResult::Unfinished { .. } if self.was_refused_since(began) => break None,
+                SearchResult::Unfinished { .. } if self.was_refused_since(began) || is_forgotten => {
+                    break None;
+                }
                 SearchResult::Unfinished { .. } => {}
                 SearchResult::NotYet if self.was_refused_since(began) => backoff.reset(),
                 SearchResult::NotYet => {}

@@ -7,7 +7,7 @@ pub(super) mod ask_order;
 mod event_taker;
 pub(super) mod request;
 pub(super) mod run_event;
-mod run_turn;
+pub(super) mod run_turn;
 mod status;
 
 use std::time::Duration;
@@ -206,7 +206,7 @@ impl UpstreamRuns {
             Ok(
                 RunState::Working | RunState::Completed { .. } | RunState::Failed(_) | RunState::Cancelled,
             ) => StillAsked::No,
-            Err(NoStatus::Gone | NoStatus::Refused(_)) => StillAsked::No,
+            Err(NoStatus::Gone | NoStatus::Odd | NoStatus::Refused(_)) => StillAsked::No,
             Err(NoStatus::NotNow(_)) => StillAsked::Unknown,
         }
     }

@@ -58,7 +58,7 @@ pub(in crate::config) struct ProxySection {
     key_file: Option<String>,
     /// The model asked for in each request. Default: `hermes-agent`.
     model: Option<String>,
-    /// Abilities of the server. Default: `auto`.
+    /// Abilities of the server: `auto`, `talaria`, `runs` or `plain`. Default: `auto`.
     upstream: Option<UpstreamSetting>,
     /// Whether the server is told who asks, in `X-Hermes-User-…` headers. Default: `false`.
     identity: Option<bool>,

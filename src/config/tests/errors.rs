@@ -114,7 +114,7 @@ fn a_wrong_value_is_answered_with_what_it_must_be() {
         ("display:\n  steps: []\n", "`display.steps` must be a single word (talaria.yaml, line 2)"),
         (
             "gateway:\n  upstream: 7\n",
-            "`gateway.upstream` must be one of `auto`, `plain`, `talaria` (talaria.yaml, line 2)",
+            "`gateway.upstream` must be one of `auto`, `talaria`, `runs`, `plain` (talaria.yaml, line 2)",
         ),
         ("gateway: 5\n", "`gateway` must be a mapping of keys (talaria.yaml, line 1)"),
         ("platforms: []\n", "`platforms` must be a mapping of keys (talaria.yaml, line 1)"),
@@ -134,7 +134,7 @@ fn a_wrong_value_is_answered_with_what_it_must_be() {
         assert_eq!(errors(text), format!("error: {expected}"), "{text}");
     }
     insta::assert_snapshot!(errors("gateway:\n  upstream: plane\n"), @"
-    error: `gateway.upstream` must be one of `auto`, `plain`, `talaria` (talaria.yaml, line 2)
+    error: `gateway.upstream` must be one of `auto`, `talaria`, `runs`, `plain` (talaria.yaml, line 2)
 
     hint: did you mean `plain`?
     ");

@@ -81,6 +81,15 @@ fn every_key_of_the_file_arrives() {
     assert_eq!(proxy.key.unwrap().expose(), "sk-1");
     assert_eq!((proxy.model.as_str(), proxy.upstream), ("other", UpstreamSetting::Plain));
     assert!(proxy.identity && proxy.allow_cleartext);
+    for (word, upstream) in [
+        ("auto", UpstreamSetting::Auto),
+        ("talaria", UpstreamSetting::Talaria),
+        ("runs", UpstreamSetting::Runs),
+    ] {
+        let scene =
+            Scene::new().file(&format!("gateway:\n  proxy_url: https://a.example\n  upstream: {word}\n"));
+        assert_eq!(scene.proxy().upstream, upstream);
+    }
     let timeouts = proxy.timeouts;
     let millis = [timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.keepalive_idle];
     assert_eq!(millis.map(|timeout| timeout.as_millis()), [250, 60_000, 90_000, 3_600_000]);

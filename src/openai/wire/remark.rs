@@ -67,7 +67,7 @@ fn is_relayed(text: TextKey) -> bool {
         TextKey::CodexForgotAll,
         TextKey::CodexNoHistory,
     ];
-    let families = ["codex_declined_", "acp_declined", "acp_forgot"];
+    let families = ["codex_declined_", "run_declined_", "acp_declined", "acp_forgot"];
     about_agent.contains(&text) || families.iter().any(|family| text.key().starts_with(family))
 }
 

@@ -12,13 +12,14 @@ use crate::support::network::Shown;
 
 /// Notices for an answer that cannot be had without running the prompt again: because the gateway died, the server
 /// behind it, or the model behind that.
-pub const INTERRUPTED: [&str; 6] = [
+pub const INTERRUPTED: [&str; 7] = [
     "(interrupted — /retry runs it again)",
     "(cut short: the agent server restarted; /retry asks again)",
     "(cut short: the agent reported an error; /retry asks again)",
     "(cut short: the answer broke off; /retry asks again)",
     "(cut short: Model connection error at the agent server: the connection was lost; /retry asks again)",
     "(cut short: Model connection error at the agent server: the connection was reset; /retry asks again)",
+    "⚠️ Proxy connection error: the connection was lost. It may have run all the same; /retry runs it again.",
 ];
 
 /// A broken promise, with the prompt it concerns.
@@ -90,7 +91,8 @@ fn check_prompt(history: &History, prompt: &Prompt, broken: &mut Vec<Broken>) {
         End::Interrupted if prompt.undisturbed => broken.push(Broken::GivenUp(name())),
         End::Interrupted => match history.kind {
             Kind::Idempotent => broken.push(Broken::GivenUp(name())),
-            Kind::Plain => {}
+            // A run whose request was never sent is looked for in vain.
+            Kind::Plain | Kind::Runs => {}
         },
         End::Other => broken.push(Broken::Garbled(name())),
     }

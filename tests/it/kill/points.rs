@@ -38,6 +38,9 @@ pub const POINTS: &[Point] = &[
     Point { name: "gateway.recovered", reached: 30, after: Some("stream.text") },
 ];
 
+/// Points that only a run of the upstream comes by.
+pub const RUN_POINTS: &[Point] = &[point("run.begun", 3), point("run.events", 3)];
+
 /// Points that only a command comes by that runs after its commit.
 pub const COMMAND_POINTS: [&str; 3] = ["command.begun", "command.ran", "command.answered"];
 
@@ -81,6 +84,7 @@ fn the_table_has_every_failpoint_of_the_source() {
         }
     }
     let mut known: Vec<_> = POINTS.iter().map(|point| point.name.to_owned()).collect();
+    known.extend(RUN_POINTS.iter().map(|point| point.name.to_owned()));
     known.extend(LIVE.map(str::to_owned));
     known.extend(COMMAND_POINTS.map(str::to_owned));
     known.extend(TOOL_POINTS.map(str::to_owned));

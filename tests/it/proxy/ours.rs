@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::binary::Talaria;
 use crate::support::gateway::Setup;
 use crate::support::ports::free_port;
-use crate::support::relay::{model, relay};
+use crate::support::relay::{model, relay, relay_as};
 use crate::support::scripted::{choice, option, or_text};
 use crate::support::served::{KEY, Served, settings};
 use crate::support::upstream::{Answer, Upstream};
@@ -47,6 +47,25 @@ async fn an_answer_and_its_steps_come_through() {
     room.shows("bot   Let me see. Found.").await;
     let heard = served.gateway.agent_itself().heard();
     assert_eq!((heard.len(), heard[0].prompt.as_str()), (1, "look it up"));
+}
+
+/// Our server has runs too, for gateways that are told to use them.
+#[tokio::test]
+async fn a_run_with_steps_and_asks_comes_through() {
+    let served = Served::start().await;
+    served
+        .agent()
+        .says(["Let me clean up. "])
+        .step("c1", "search", StepState::Running)
+        .asks("run a command", "rm -r build")
+        .says(["Done."]);
+    let gateway = relay_as(&served.url(""), Some(KEY), "gateway: {upstream: runs}\n").await;
+    let room = gateway.room();
+    room.says("@ann", "clean up").await;
+    room.is_asked("rm -r build").await;
+    room.says("@ann", "/approve").await;
+    room.shows("bot   Let me clean up. Done.").await;
+    assert_eq!(served.gateway.agent_itself().ran(), ["rm -r build"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 //!
 //! The idempotent kind announces itself and answers a repeated key by replaying the same run from its start; a run
 //! continues even if nobody reads it. The plain kind does not know `GET /v1/capabilities` and takes every request for
-//! a new one.
+//! a new one. The kind with runs does what hermes-agent does: see `runs`.
+
+mod runs;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,6 +25,8 @@ pub enum Kind {
     Idempotent,
     /// Every request runs.
     Plain,
+    /// Every request runs, in the background; runs and sessions can be looked at.
+    Runs,
 }
 
 /// An agent server. Dropping this ends it.
@@ -51,6 +55,8 @@ struct State {
     executions: HashMap<String, usize>,
     /// Runs by key; only the idempotent kind keeps them.
     runs: HashMap<String, Run>,
+    /// Runs by id; only the kind with runs keeps them.
+    named: runs::Runs,
 }
 
 #[derive(Clone)]
@@ -174,6 +180,9 @@ struct Request {
 async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let request = read(&mut stream).await?;
+    if shared.kind == Kind::Runs {
+        return runs::serve(shared, &mut stream, request).await;
+    }
     match request.line.as_str() {
         "GET /v1/capabilities HTTP/1.1" if shared.kind == Kind::Idempotent => {
             let body = json!({ "features": { "idempotency": true, "session_continuity_header": "X-Hermes-Session-Id" } });
@@ -248,7 +257,7 @@ async fn event(
 ) -> std::io::Result<()> {
     let text = match shared.kind {
         Kind::Idempotent => format!("id: {number}\ndata: {data}\n\n"),
-        Kind::Plain => format!("data: {data}\n\n"),
+        Kind::Plain | Kind::Runs => format!("data: {data}\n\n"),
     };
     stream.write_all(text.as_bytes()).await
 }

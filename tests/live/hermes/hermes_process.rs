@@ -124,6 +124,21 @@ impl HermesProcess {
         process.dies().await;
     }
 
+    /// Waits until its log has these words.
+    pub async fn logs(&self, words: &str) {
+        let logs = async {
+            while !self.log().contains(words) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let logs = tokio::time::timeout(PATIENCE, logs).await;
+        assert!(logs.is_ok(), "hermes-agent should have logged {words:?}\n{}", self.log());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("logs/agent.log")).unwrap_or_default()
+    }
+
     /// Its output so far.
     pub fn so_far(&self) -> String {
         self.process.as_ref().map(Process::so_far).unwrap_or_default()

@@ -21,6 +21,7 @@ mod hermes_process;
 mod irc_server;
 mod proxy_mode;
 mod relaying;
+mod runs;
 mod scene;
 mod scripted_model;
 mod wire;

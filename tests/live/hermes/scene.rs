@@ -104,6 +104,20 @@ impl Scene {
         assert!(self.network.shows(PATIENCE, shows).await, "{text:?} should be shown\n{self}");
     }
 
+    /// Waits until the room asks about this, and returns the code of the ask.
+    pub async fn is_asked(&self, text: &str) -> String {
+        let asks = |shown: &[Shown]| {
+            let mut texts = shown.iter().map(|shown| &shown.body().markdown);
+            texts.any(|shown| shown.contains(text) && shown.contains("/approve"))
+        };
+        assert!(self.network.shows(PATIENCE, asks).await, "{text:?} should be asked\n{self}");
+        let messages = self.network.messages();
+        let mut texts = messages.iter().map(|shown| &shown.body().markdown);
+        let asked = texts.rfind(|shown| shown.contains(text) && shown.contains("/approve")).unwrap();
+        let (_, code) = asked.split_once("`/approve ").expect("it names its code");
+        code.split_once('`').expect("it names its code").0.to_owned()
+    }
+
     /// The final text of the answer to a question.
     pub async fn ends(&self, question: &EventId) -> String {
         let ended = |shown: &Shown| shown.replies_to(question) && shown.body().done;

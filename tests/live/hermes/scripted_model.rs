@@ -4,6 +4,7 @@
 //! - `hold after 5` makes the answer wait after so many pieces until the test releases it, the first time it is
 //!   asked.
 //! - `use a tool` makes the model call the tool `terminal` before it answers.
+//! - `remove /some/folder` makes the model call it with a command that hermes-agent asks about.
 //! - `fail` is answered with an error.
 
 use std::collections::HashSet;
@@ -159,7 +160,12 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
     if prompt.contains("use a tool") && !after_tool {
-        return call_tool(shared, stream).await;
+        return call_tool(shared, stream, "echo 42").await;
+    }
+    if let Some((_, folder)) = prompt.split_once("remove ")
+        && !after_tool
+    {
+        return call_tool(shared, stream, &format!("rm -rf {folder}")).await;
     }
     let hold = number_behind("hold after ", &prompt);
     for (index, piece) in pieces(&prompt).iter().enumerate() {
@@ -184,13 +190,13 @@ async fn wait(shared: &Shared, prompt: &str) {
     }
 }
 
-async fn call_tool(shared: &Shared, stream: &mut TcpStream) -> std::io::Result<()> {
+async fn call_tool(shared: &Shared, stream: &mut TcpStream, command: &str) -> std::io::Result<()> {
     let id = {
         let mut called = shared.tools_called.lock();
         *called += 1;
         format!("call_{called}")
     };
-    let arguments = json!({ "command": "echo 42" }).to_string();
+    let arguments = json!({ "command": command }).to_string();
     let function = json!({ "name": "terminal", "arguments": arguments });
     let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
     chunk(stream, &json!({ "content": "Let me look. " }), None).await?;

@@ -185,6 +185,7 @@ mod tests {
     fn anything_else_means_nothing() {
         for other in [
             "{}",
+            "[]",
             r#"{"event": "subagent.danced", "delta": "x"}"#,
             r#"{"event": "message.delta", "delta": 7}"#,
             r#"{"event": 7, "delta": "x"}"#,
@@ -192,7 +193,7 @@ mod tests {
         ] {
             assert_eq!(read(other), None, "{other}");
         }
-        for garbage in ["", "nonsense", "[]", "7"] {
+        for garbage in ["", "nonsense", "\"text\"", "7"] {
             assert!(RunEvent::parse(garbage, "run_1").is_err(), "{garbage}");
         }
     }

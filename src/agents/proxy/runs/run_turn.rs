@@ -48,6 +48,10 @@ struct RunReport {
     turn: String,
 }
 
+/// The upstream does not know the run of a turn any more, so nothing there goes on with it.
+#[derive(Default)]
+pub(in crate::agents::proxy) struct ForgottenRun;
+
 /// Why a run has no id.
 enum NotBegun {
     /// The request was not sent, or its answer was lost.
@@ -98,7 +102,10 @@ impl ProxyAgent {
             },
             AttemptKind::Resume => match approvals.run().or_else(|| stored_run(turn)) {
                 Some(run) => run,
-                None => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
+                None => {
+                    let words = TextKey::ConnectionError.with("who", WHO).with("why", TextKey::WhyLost);
+                    return Err(AgentError::new(AgentErrorKind::Lost, words));
+                }
             },
         };
         approvals.begun(Some(run.clone()));
@@ -160,7 +167,7 @@ impl ProxyAgent {
                 let error = self.events().refusal(*response).await;
                 if has_no_runs && self.config.upstream == UpstreamSetting::Auto {
                     tracing::warn!("the upstream announces runs and has none; it is asked for streams");
-                    self.known().has_no_runs = true;
+                    self.known().without_runs();
                     return Err(AgentError { kind: AgentErrorKind::PrepareAgain, ..error });
                 }
                 Err(never_twice(error))
@@ -206,7 +213,7 @@ impl ProxyAgent {
                 false => EventsEnd::Absent,
             }
         });
-        let mut state = pin!(self.poll_state(run, approvals, out));
+        let mut state = pin!(self.poll_state(turn, run, approvals, out));
         let mut reads = true;
         let end = loop {
             tokio::select! {
@@ -281,6 +288,7 @@ impl ProxyAgent {
     /// Asks for the state of a run until it has ended.
     async fn poll_state(
         &self,
+        turn: &AgentTurn,
         run: &UpstreamRunId,
         approvals: &PendingApprovals,
         out: &dyn AgentOutput,
@@ -304,7 +312,11 @@ impl ProxyAgent {
                     }
                 }
                 // The process that ran it has ended, or it ended long ago. The session may have the answer.
-                Err(NoStatus::Gone) => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
+                Err(NoStatus::Gone) => {
+                    turn.scratch.get_or_default::<ForgottenRun>();
+                    return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost));
+                }
+                Err(NoStatus::Odd) => return Err(AgentError::new(AgentErrorKind::Lost, TextKey::WhyLost)),
                 Err(NoStatus::Refused(error)) => return Err(error),
                 Err(NoStatus::NotNow(error)) if answered.elapsed() > AWAY => {
                     return Err(error::broken_as(error));

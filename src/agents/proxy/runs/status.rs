@@ -48,9 +48,10 @@ pub enum RunState {
 /// Why there is no status.
 #[derive(Debug)]
 pub enum NoStatus {
-    /// The upstream does not know the run, because it was started again since or the run ended long ago; or it says
-    /// nothing that is a status.
+    /// The upstream does not know the run: it was started again since, or the run ended long ago.
     Gone,
+    /// The answer is no status.
+    Odd,
     /// The upstream cannot be asked now.
     NotNow(AgentError),
     /// The upstream refuses to tell.
@@ -114,7 +115,7 @@ impl UpstreamRuns {
             }
         }
         let body = body(response, event_stream::LAST).await.map_err(lost)?;
-        body.and_then(|body| serde_json::from_slice(&body).ok()).ok_or(NoStatus::Gone)
+        body.and_then(|body| serde_json::from_slice(&body).ok()).ok_or(NoStatus::Odd)
     }
 }
 

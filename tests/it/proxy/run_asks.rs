@@ -1,0 +1,244 @@
+//! Asks of a run: the server gives them no ids, and an answer to its oldest one.
+
+use serde_json::{Value, json};
+
+use super::scripted_runs::{
+    asks, completed, gateway, has_completed, responded, runs_begun, shown, state, text, told, tool_completed,
+    tool_started, waits_for_approval, with_events,
+};
+use crate::support::gateway::TestGateway;
+use crate::support::upstream::{Answer, Gate, Upstream};
+
+/// Time of the first ask, on the server's clock.
+const AT: f64 = 1_795_032_936.507_835;
+
+/// Words of an ask that the server no longer waits for.
+const GONE: &str = "Denied, because the agent no longer waits for it";
+
+/// A run that asks for one command, and ends when the gate opens.
+async fn asking(gate: &Gate, rest: &str) -> Upstream {
+    let asking = [text("Let me clean up."), tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    let upstream = with_events(Answer::stream().sends(asking).waits(gate).sends(rest).ends()).await;
+    upstream.answers_at("/v1/runs/run_1", [waits_for_approval(AT)]);
+    upstream
+}
+
+async fn is_asked(gateway: &TestGateway) {
+    gateway.room().says("@ann", "clean up").await;
+    let ask = gateway.room().is_asked("terminal").await;
+    assert!(ask.text.contains("rm -rf /tmp/x") && ask.text.contains("delete in root path"), "{}", ask.text);
+}
+
+fn choice(choice: &str) -> Vec<Value> {
+    vec![json!({ "choice": choice })]
+}
+
+#[tokio::test]
+async fn an_ask_is_granted_or_denied_in_the_room() {
+    for (answer, told_there, error) in
+        [("/approve", "once", false), ("/approve session", "once", false), ("/deny", "deny", true)]
+    {
+        let gate = Gate::new();
+        let rest = [
+            responded(told_there),
+            tool_completed("terminal", error),
+            text("\n\nSo be it."),
+            completed("So be it."),
+        ];
+        let upstream = asking(&gate, &rest.concat()).await;
+        let gateway = gateway(&upstream).await;
+        is_asked(&gateway).await;
+        assert_eq!(told(&upstream), [] as [Value; 0], "nothing was decided");
+        gateway.room().says("@ann", answer).await;
+        upstream.has_requests("/v1/runs/run_1/approval", 1).await;
+        gate.open();
+        gateway.room().shows("So be it.").await;
+        assert_eq!(told(&upstream), choice(told_there), "{answer}");
+        assert!(!gateway.room().now().contains(GONE), "{}", gateway.room().now());
+    }
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_longer_is_not_asked_again() {
+    let (first, second) = (Gate::new(), Gate::new());
+    let again = [
+        responded("once"),
+        tool_completed("terminal", false),
+        tool_started("terminal"),
+        asks("rm -rf /tmp/x", AT + 9.0),
+    ];
+    let upstream = asking(&first, "").await;
+    let stream = [tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    let stream = Answer::stream().sends(stream).waits(&first).sends(again.concat()).waits(&second);
+    upstream
+        .answers_at("/events", [stream.sends(responded("once") + &*completed("Twice.")).ends()])
+        .answers_at("/v1/runs/run_1", [waits_for_approval(AT), waits_for_approval(AT + 9.0)]);
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.room().says("@ann", "/approve session").await;
+    upstream.has_requests("/approval", 1).await;
+    first.open();
+    upstream.has_requests("/approval", 2).await;
+    second.open();
+    gateway.room().shows("bot   Twice.").await;
+    assert_eq!(
+        (told(&upstream), gateway.room().asked().len()),
+        ([choice("once"), choice("once")].concat(), 1)
+    );
+}
+
+/// hermes-agent waits for a minute and does not say that it has stopped, but the tool call ends.
+#[tokio::test]
+async fn an_ask_that_timed_out_there_is_taken_back_here() {
+    let (gate, end) = (Gate::new(), Gate::new());
+    let asking = [tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    let stream =
+        Answer::stream().sends(asking).waits(&gate).sends(tool_completed("terminal", true)).waits(&end);
+    let upstream = with_events(stream.sends(text("Then not.") + &*completed("Then not.")).ends()).await;
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gate.open();
+    gateway.room().shows(GONE).await;
+    gateway.room().says("@ann", "/approve").await;
+    gateway.room().shows("Nothing is waiting for an answer here.").await;
+    end.open();
+    gateway.room().shows("bot   Then not.").await;
+    assert_eq!(told(&upstream), [] as [Value; 0]);
+}
+
+/// The answer to an ask that is over there would decide about the next one, which nobody has seen.
+#[tokio::test]
+async fn an_answer_that_comes_too_late_reaches_no_other_ask() {
+    for now in [
+        waits_for_approval(AT + 60.5),
+        state("waiting_for_approval", json!({ "last_event": "tool.completed", "updated_at": AT + 60.0 })),
+        state("running", json!({})),
+        Answer::unknown(),
+    ] {
+        let gate = Gate::new();
+        let upstream = asking(&gate, &(text(" No.") + &*completed("Let me clean up. No."))).await;
+        upstream.answers_at("/v1/runs/run_1", [now]);
+        let gateway = gateway(&upstream).await;
+        is_asked(&gateway).await;
+        gateway.room().says("@ann", "/approve").await;
+        gateway
+            .room()
+            .shows("The approval did not reach the agent server, which therefore denies this")
+            .await;
+        gate.open();
+        gateway.room().shows("bot   Let me clean up. No.").await;
+        assert_eq!(told(&upstream), [] as [Value; 0]);
+    }
+}
+
+#[tokio::test]
+async fn of_two_asks_at_once_both_are_denied_and_the_room_is_told() {
+    let gate = Gate::new();
+    let both =
+        [tool_started("delegate_task"), asks("rm -rf /tmp/x", AT), asks("rm -rf /tmp/y", AT + 0.01)].concat();
+    let stream = Answer::stream().sends(both).waits(&gate);
+    let upstream = with_events(stream.sends(text("Then not.") + &*completed("Then not.")).ends()).await;
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "clean up").await;
+    upstream.has_requests("/v1/runs/run_1/approval", 1).await;
+    gate.open();
+    gateway.room().shows("bot   Then not.").await;
+    gateway.room().shows("Denied: the agent server asked for several permissions at once").await;
+    assert_eq!(told(&upstream), [json!({ "choice": "deny", "all": true })]);
+    gateway.room().says("@ann", "/approve").await;
+    gateway.room().shows("Nothing is waiting for an answer here.").await;
+}
+
+#[tokio::test]
+async fn an_ask_without_a_command_is_denied() {
+    let gate = Gate::new();
+    let upstream = with_events(
+        Answer::stream().sends(asks("", AT)).waits(&gate).sends(text("No.") + &*completed("No.")).ends(),
+    )
+    .await;
+    upstream.answers_at("/v1/runs/run_1", [waits_for_approval(AT)]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "clean up").await;
+    upstream.has_requests("/approval", 1).await;
+    gate.open();
+    gateway.room().shows("bot   No.").await;
+    assert_eq!((told(&upstream), gateway.room().asked().len()), (choice("deny"), 0));
+}
+
+#[tokio::test]
+async fn stop_withdraws_the_ask_and_ends_the_run() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, "").await;
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.room().says("@ann", "/stop").await;
+    upstream.has_requests("/v1/runs/run_1/stop", 1).await;
+    gateway.room().shows("Denied, because it was stopped").await;
+    gate.open();
+}
+
+#[tokio::test]
+async fn an_ask_outlives_the_stream_that_brought_it() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, "").await;
+    let stream = [text("Let me clean up."), tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    upstream.answers_at("/events", [Answer::stream().sends(stream).waits(&gate).closes(), Answer::unknown()]);
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gate.open();
+    upstream.has_requests("/v1/runs/run_1", 2).await;
+    gateway.room().says("@ann", "/approve").await;
+    upstream.has_requests("/approval", 1).await;
+    upstream.answers_at("/v1/runs/run_1", [has_completed("All clean.")]);
+    gateway.room().shows("bot   All clean.").await;
+    assert_eq!((told(&upstream), runs_begun(&upstream)), (choice("once"), 1));
+    assert_eq!(gateway.room().asked().len(), 1);
+}
+
+/// The next process knows that the run waits, and cannot know for what.
+#[tokio::test]
+async fn an_ask_that_nobody_could_see_is_denied_and_the_room_is_told() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, "").await;
+    let mut gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.kill().await;
+    upstream.answers_at("/events", [Answer::unknown()]);
+    gateway.restart().await;
+    upstream.has_requests("/approval", 1).await;
+    upstream.answers_at("/v1/runs/run_1", [has_completed("Then not.")]);
+    let room = gateway.room();
+    room.shows(&shown(
+        "bot   Then not.\n\nDenied: the agent server asked for permission while the connection",
+    ))
+    .await;
+    assert_eq!(told(&upstream), [json!({ "choice": "deny", "all": true })]);
+    assert_eq!(runs_begun(&upstream), 1);
+}
+
+/// hermes-agent keeps the events of a run that nobody has read yet.
+#[tokio::test]
+async fn an_ask_that_comes_after_the_break_is_asked() {
+    let (gate, second) = (Gate::new(), Gate::new());
+    let upstream = with_events(Answer::stream().sends(text("Let me see.")).waits(&gate).closes()).await;
+    let rejoined = [tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    upstream
+        .answers_at(
+            "/events",
+            [
+                Answer::stream().sends(text("Let me see.")).waits(&gate).closes(),
+                Answer::stream().sends(rejoined).waits(&second).hangs(),
+            ],
+        )
+        .answers_at("/v1/runs/run_1", [waits_for_approval(AT)]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "clean up").await;
+    gateway.room().shows("Let me see.").await;
+    gate.open();
+    gateway.room().is_asked("terminal").await;
+    gateway.room().says("@ann", "/approve").await;
+    upstream.has_requests("/approval", 1).await;
+    upstream.answers_at("/v1/runs/run_1", [has_completed("All clean.")]);
+    gateway.room().shows("bot   All clean.").await;
+    assert_eq!(told(&upstream), choice("once"));
+}

@@ -1,0 +1,238 @@
+//! A run goes on when its reader leaves: after any break its true state is read, and it is never begun twice.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::scripted_runs::{
+    self as scripted, agent, begun, capabilities, completed, event, gateway, has_completed, runs_begun,
+    session, shown, state, text, upstream, user, with_events,
+};
+use crate::support::upstream::{Answer, Gate, Upstream};
+
+/// Mark of an answer that is not there.
+const LOST: &str = "(cut short: the connection was lost — /retry runs it again)";
+
+fn cut() -> Answer {
+    Answer::stream().sends(text("It ")).closes()
+}
+
+#[tokio::test]
+async fn a_cut_wire_ends_in_the_whole_answer() {
+    let upstream = with_events(cut()).await;
+    upstream.answers_at("/v1/runs/run_1", [state("running", json!({})), has_completed("It is 42.")]);
+    let gateway = gateway(&upstream).await;
+    let room = gateway.room();
+    room.says("@ann", "how much?").await;
+    room.shows("bot   It is 42.").await;
+    assert_eq!((runs_begun(&upstream), room.ours().len()), (1, 1));
+    assert_eq!(upstream.requests_to("/stop").len(), 0);
+}
+
+#[tokio::test]
+async fn a_crash_and_a_restart_end_in_the_whole_answer() {
+    for crash in [false, true] {
+        let gate = Gate::new();
+        let upstream = with_events(Answer::stream().sends(text("It ")).waits(&gate).hangs()).await;
+        upstream.answers_at("/v1/runs/run_1", [has_completed("It is 42.")]);
+        let mut gateway = gateway(&upstream).await;
+        gateway.room().says("@ann", "how much?").await;
+        gateway.room().shows("It").await;
+        if crash {
+            gateway.kill().await;
+        }
+        gateway.restart().await;
+        let room = gateway.room();
+        room.shows("bot   It is 42.").await;
+        assert_eq!((runs_begun(&upstream), room.ours().len()), (1, 1), "crash: {crash}");
+        assert_eq!(upstream.requests_to("/stop").len(), 0, "the run must go on");
+    }
+}
+
+#[tokio::test]
+async fn the_events_that_nobody_has_read_are_read_by_the_next_process() {
+    let gate = Gate::new();
+    let upstream = upstream().await;
+    let all = [text("It "), text("is 42."), completed("It is 42.")].concat();
+    upstream
+        .answers_at("/events", [Answer::bytes("").waits(&gate), Answer::events(all)])
+        .answers_at("/v1/runs/run_1", [state("running", json!({}))]);
+    let mut gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gate.is_reached().await;
+    gateway.kill().await;
+    gateway.restart().await;
+    gateway.room().shows("bot   It is 42.").await;
+    assert_eq!(runs_begun(&upstream), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_failed_while_nobody_read_says_so() {
+    for (end, words) in [
+        (state("failed", json!({ "error": "HTTP 400: canary" })), "the agent reported an error"),
+        (state("cancelled", json!({})), "it was stopped at the agent server"),
+    ] {
+        let upstream = with_events(cut()).await;
+        upstream.answers_at("/v1/runs/run_1", [end]);
+        let gateway = gateway(&upstream).await;
+        gateway.room().says("@ann", "how much?").await;
+        gateway.room().shows(&shown(&format!("bot   It\n\n(cut short: {words}; /retry asks again)"))).await;
+    }
+}
+
+#[tokio::test]
+async fn stop_ends_a_run_that_is_only_waited_for() {
+    let upstream = with_events(cut()).await;
+    upstream.answers_at("/v1/runs/run_1", [state("running", json!({}))]);
+    let gateway = gateway(&upstream).await;
+    let room = gateway.room();
+    room.says("@ann", "how much?").await;
+    room.shows("Waiting for the answer to be ready there.").await;
+    room.says("@ann", "/stop").await;
+    upstream.has_requests("/v1/runs/run_1/stop", 1).await;
+    room.shows("(stopped)").await;
+}
+
+/// The answer to the request was lost: nobody knows the id of the run, or whether there is one.
+#[tokio::test]
+async fn a_run_without_a_known_id_is_looked_for_in_the_session_and_never_begun_again() {
+    for lost in [
+        Answer::bytes("").resets(),
+        Answer::bytes("HTTP/1.1 202 Accepted\r\ncontent-length: 50\r\n\r\n{\"run_").closes(),
+        Answer::status(202, "{}"),
+        Answer::status(202, r#"{"run_id":"../../stop"}"#),
+        Answer::status(502, ""),
+    ] {
+        let upstream = upstream().await;
+        upstream.answers_at("/v1/runs", [lost]).answers_at(
+            "/messages",
+            [session(&[user("how much?")]), session(&[user("how much?"), agent("It is 42.", "stop")])],
+        );
+        let gateway = gateway(&upstream).await;
+        gateway.room().says("@ann", "how much?").await;
+        gateway.room().shows("bot   It is 42.").await;
+        let looks = upstream.requests_to("/messages");
+        let path = format!("/api/sessions/{}/messages", sent(&upstream)["session_id"].as_str().unwrap());
+        assert_eq!((runs_begun(&upstream), looks[0].path.as_str()), (1, path.as_str()));
+    }
+}
+
+fn sent(upstream: &Upstream) -> Value {
+    upstream.requests_to("/v1/runs")[0].json()
+}
+
+#[tokio::test]
+async fn a_crash_before_the_id_came_is_looked_for_in_the_session_too() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    upstream
+        .answers_at("/v1/runs", [Answer::bytes("").waits(&gate).hangs()])
+        .answers_at("/messages", [session(&[user("how much?"), agent("It is 42.", "stop")])]);
+    let mut gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gate.is_reached().await;
+    gateway.kill().await;
+    gateway.restart().await;
+    gateway.room().shows("bot   It is 42.").await;
+    assert_eq!(runs_begun(&upstream), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_is_nowhere_is_given_up_and_can_be_asked_again() {
+    let upstream = upstream().await;
+    upstream
+        .answers_at("/v1/runs", [Answer::bytes("").resets(), begun(scripted::RUN)])
+        .answers_at("/messages", [Answer::unknown()])
+        .answers_at("/events", [Answer::events([text("It is 42."), completed("It is 42.")].concat())]);
+    let gateway = gateway(&upstream).await;
+    let room = gateway.room();
+    room.says("@ann", "how much?").await;
+    room.shows("It may have run all the same; /retry runs it again.").await;
+    assert_eq!(runs_begun(&upstream), 1);
+    room.says("@ann", "/retry").await;
+    room.shows("bot   It is 42.").await;
+    assert_eq!(runs_begun(&upstream), 2);
+}
+
+/// A server that was started again knows none of its runs.
+#[tokio::test]
+async fn a_server_that_has_forgotten_the_run_is_asked_for_the_session() {
+    let upstream = with_events(cut()).await;
+    upstream
+        .answers_at("/v1/runs/run_1", [Answer::unknown()])
+        .answers_at("/messages", [session(&[user("how much?"), agent("It is 42.", "stop")])]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("bot   It is 42.").await;
+}
+
+#[tokio::test]
+async fn a_server_that_died_with_the_run_frees_the_room_within_seconds() {
+    let first = with_events(Answer::stream().sends(text("It ")).waits(&Gate::new()).hangs()).await;
+    let gateway = gateway(&first).await;
+    let room = gateway.room();
+    room.says("@ann", "how much?").await;
+    room.shows("It").await;
+    let address = first.dies().await;
+    room.shows("⚠️").await;
+    let second = Upstream::at(address, capabilities()).await;
+    second
+        .answers_at("/v1/runs/run_1", [Answer::unknown()])
+        .answers_at("/messages", [session(&[user("how much?")])]);
+    let back = Instant::now();
+    room.shows(&shown(&format!("bot   It\n\n{LOST}"))).await;
+    assert!(back.elapsed().as_secs() < 10, "{:?}", back.elapsed());
+    assert_eq!(runs_begun(&second), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_stumbles_while_it_is_asked_is_asked_again() {
+    let upstream = with_events(cut()).await;
+    upstream.answers_at(
+        "/v1/runs/run_1",
+        [
+            Answer::status(502, ""),
+            Answer::bytes("").resets(),
+            state("running", json!({})),
+            has_completed("It is 42."),
+        ],
+    );
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("bot   It is 42.").await;
+    assert_eq!(runs_begun(&upstream), 1);
+}
+
+#[tokio::test]
+async fn a_state_that_is_no_state_leads_to_the_session() {
+    let upstream = with_events(cut()).await;
+    upstream
+        .answers_at("/v1/runs/run_1", [Answer::status(200, "<html>")])
+        .answers_at("/messages", [session(&[user("how much?"), agent("It is 42.", "stop")])]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("bot   It is 42.").await;
+}
+
+/// One line of a stream may have a mebibyte, and the last one the whole answer.
+#[tokio::test]
+async fn an_event_that_is_too_long_is_a_break_and_a_long_end_is_not() {
+    let long = "word ".repeat(300_000);
+    let upstream = with_events(Answer::events([text("It "), text(&long)].concat())).await;
+    upstream.answers_at("/v1/runs/run_1", [has_completed("It is 42.")]);
+    let gateway = scripted::gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("bot   It is 42.").await;
+
+    let end = event("run.completed", json!({ "output": format!("{long}end of it") }));
+    // The name of the event stands first, as hermes-agent writes it.
+    let end = end.replacen("data: {", "data: {\"event\":\"run.completed\",", 1).replacen(
+        ",\"event\":\"run.completed\"",
+        "",
+        1,
+    );
+    let upstream = with_events(Answer::events(end)).await;
+    let gateway = scripted::gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("end of it").await;
+    assert_eq!(upstream.requests_to("/v1/runs/run_1").len(), 0);
+}
