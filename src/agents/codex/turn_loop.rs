@@ -15,7 +15,6 @@ use super::failure::TurnFailure;
 use super::item_steps::StepTracker;
 use super::link::CodexLink;
 use super::projector::Projector;
-use super::sorted_json::text_field;
 use super::threads::OpenThread;
 use super::token_count::TokenCount;
 use super::turn_guard::TurnGuard;
@@ -25,6 +24,7 @@ use super::turn_text::TurnText;
 use crate::agent::{AgentError, AgentOutput as _, TurnEvent};
 use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId, RpcFault};
 use crate::agents::open_requests::OpenRequests;
+use crate::agents::sorted_json::text_field;
 use crate::i18n::TextKey;
 use crate::util::one_line;
 
