@@ -40,7 +40,6 @@ pub struct EndedCall {
 pub struct CallMessages {
     /// The agent's name for the conversation.
     thread: String,
-    count: u32,
     /// How often a call was completed, by its first id; at most [`KNOWN_CALLS`].
     completions: HashMap<String, u32>,
 }
@@ -48,17 +47,11 @@ pub struct CallMessages {
 impl CallMessages {
     /// A turn that begins, in the conversation that the agent calls `thread`.
     pub fn new(thread: &str) -> Self {
-        Self { thread: thread.to_owned(), count: 0, completions: HashMap::new() }
-    }
-
-    /// Number of calls so far.
-    pub fn count(&self) -> u32 {
-        self.count
+        Self { thread: thread.to_owned(), completions: HashMap::new() }
     }
 
     /// The messages of a call that the agent calls `item`. `reasoning` is what came before it.
     pub fn of(&mut self, item: &str, call: EndedCall, reasoning: Option<String>) -> Vec<SessionMessage> {
-        self.count = self.count.saturating_add(1);
         let EndedCall { name, arguments, result } = call;
         let (id, name) = (self.call_id(item), clean_name(&name));
         let function = json!({ "name": name, "arguments": arguments });

@@ -161,7 +161,7 @@ impl Agent for CodexAgent {
         Box::pin(async move {
             let thread = ThreadReport::read(Some(&ended.upstream));
             let (Some(report), Some(link)) = (thread, self.server.running()) else { return };
-            link.idle(&report.thread).await;
+            let _route = link.claim(&report.thread).await;
             if let Err(error) = link.archive(&report.thread).await {
                 tracing::debug!(%error, "the thread of a session that is over was not archived");
             }

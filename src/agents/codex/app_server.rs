@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use serde_json::json;
 use talaria_platform::{Backoff, CancellationToken};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -24,9 +23,6 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 
 /// Longest pause that a turn waits for. Before a longer one it fails at once, with the reason of the last failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-/// Time limit of the question whether commands still run, before an idle process is ended.
-const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Longest time that a process that nobody uses is kept for a command that a turn left behind: long enough for the work of
 /// a night, while a forgotten server does not run for ever.
@@ -267,12 +263,8 @@ async fn unused_for(users: &mut watch::Receiver<usize>, idle: Duration) -> bool 
     }
 }
 
-/// Whether a command that a turn left behind still runs in any thread. An older codex cannot tell.
+/// Whether a command that a turn left behind still runs in any thread.
 async fn has_commands(link: &Arc<CodexLink>) -> bool {
-    let look = link.thread_ids().into_iter().map(|thread| async move {
-        let params = json!({ "threadId": thread });
-        let answer = link.rpc().call("thread/backgroundTerminals/list", params, LAST_LOOK).await;
-        answer.is_ok_and(|answer| answer.result["data"].as_array().is_some_and(|list| !list.is_empty()))
-    });
-    join_all(look).await.contains(&true)
+    let threads = link.thread_ids();
+    join_all(threads.iter().map(|thread| link.has_commands(thread))).await.contains(&true)
 }

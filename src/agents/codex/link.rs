@@ -5,8 +5,11 @@
 //! turn that owns the thread. A request that no turn owns is refused at once, so that codex never waits for nobody and
 //! nothing is ever allowed by accident.
 
+mod idle_threads;
+
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,9 +39,6 @@ const CLEAN_CALL: Duration = Duration::from_secs(3);
 /// Longest wait for the end of an interrupted turn.
 const INTERRUPT_WAIT: Duration = Duration::from_secs(5);
 
-/// Threads that are remembered as loaded. Beyond it one is forgotten, and resumed when it is needed.
-const LOADED: usize = 1024;
-
 /// Code of our answer to a request that no turn owns.
 const NO_TURN: i64 = -32_600;
 
@@ -49,7 +49,10 @@ pub struct CodexLink {
     /// Version of codex, if it told one.
     pub version: Option<CodexVersion>,
     routes: Mutex<HashMap<String, Arc<TurnQueue>>>,
+    /// Locked after the routes, where both are.
     threads: Mutex<HashMap<String, LoadedThread>>,
+    /// Uses of threads so far.
+    uses: AtomicU64,
     /// Changes with each news about a thread.
     news: watch::Sender<u64>,
     /// The account and its limits, as codex reports them. Shared with the server, which outlives the process.
@@ -58,7 +61,7 @@ pub struct CodexLink {
     account_news: Notify,
 }
 
-/// The right of a turn to the messages of a thread. Ends when it is dropped.
+/// The right of a turn to a thread and its messages. Nobody else uses the thread, or closes it, until this is dropped.
 pub struct ThreadRoute {
     link: Arc<CodexLink>,
     thread: String,
@@ -69,6 +72,7 @@ pub struct ThreadRoute {
 impl Drop for ThreadRoute {
     fn drop(&mut self) {
         self.link.routes.lock().remove(&self.thread);
+        self.link.news.send_modify(|count| *count += 1);
         let unanswered = self.queue.leave();
         if !unanswered.is_empty() {
             let link = self.link.clone();
@@ -89,6 +93,7 @@ impl CodexLink {
             version,
             routes: Mutex::default(),
             threads: Mutex::default(),
+            uses: AtomicU64::new(0),
             news: watch::Sender::new(0),
             account,
             account_news: Notify::new(),
@@ -187,27 +192,48 @@ impl CodexLink {
         self.news.send_modify(|count| *count += 1);
     }
 
-    /// Takes the messages of a thread for a turn. `None` if another turn has them.
+    /// Takes a thread for a turn. `None` if another has it.
     pub fn attach(self: &Arc<Self>, thread: &str) -> Option<ThreadRoute> {
         let mut routes = self.routes.lock();
         if routes.contains_key(thread) {
             return None;
         }
+        self.change_thread(thread, |state| state.used = self.next_use());
+        Some(self.new_route(&mut routes, thread))
+    }
+
+    /// Takes a thread as soon as nobody has it and no turn runs in it.
+    pub async fn claim(self: &Arc<Self>, thread: &str) -> ThreadRoute {
+        let mut news = self.news.subscribe();
+        loop {
+            self.idle(thread).await;
+            if let Some(route) = self.attach(thread) {
+                return route;
+            }
+            // The sender lives as long as we do.
+            let _ = news.changed().await;
+        }
+    }
+
+    fn new_route(
+        self: &Arc<Self>,
+        routes: &mut HashMap<String, Arc<TurnQueue>>,
+        thread: &str,
+    ) -> ThreadRoute {
         let queue = Arc::new(TurnQueue::default());
         routes.insert(thread.to_owned(), queue.clone());
-        Some(ThreadRoute { link: self.clone(), thread: thread.to_owned(), queue })
+        ThreadRoute { link: self.clone(), thread: thread.to_owned(), queue }
+    }
+
+    fn next_use(&self) -> u64 {
+        self.uses.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Remembers that a thread is loaded.
     pub fn add_thread(&self, thread: &str, loaded: LoadedThread) {
-        let mut threads = self.threads.lock();
-        if threads.len() >= LOADED
-            && let Some(old) =
-                threads.iter().find(|(_, state)| state.can_be_forgotten()).map(|(id, _)| id.clone())
-        {
-            threads.remove(&old);
-        }
-        threads.insert(thread.to_owned(), loaded);
+        let mut loaded = loaded;
+        loaded.used = self.next_use();
+        self.threads.lock().insert(thread.to_owned(), loaded);
     }
 
     /// Forgets of every thread whether its tools server is our own.
@@ -253,7 +279,7 @@ impl CodexLink {
     }
 
     /// Waits until no turn runs in a thread. Returns at once if the thread is not loaded, or the process is gone.
-    pub async fn idle(&self, thread: &str) {
+    async fn idle(&self, thread: &str) {
         let mut news = self.news.subscribe();
         while self.thread(thread).is_some_and(|state| state.active.is_some()) && !self.rpc.is_gone() {
             if news.changed().await.is_err() {

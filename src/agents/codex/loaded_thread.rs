@@ -17,6 +17,8 @@ pub struct LoadedThread {
     pub has_own_server: Option<bool>,
     /// Number of messages of the process before it was loaded.
     pub since: u64,
+    /// Number of its last use, among those of all threads.
+    pub used: u64,
     /// Number of times that codex has shortened its history since it was loaded.
     pub epoch: u32,
     /// The turn that runs in it. Codex would add a second prompt to that turn instead of refusing it.
@@ -56,11 +58,6 @@ impl LoadedThread {
             true => self.grants.push(ask),
             false => self.has_more_grants = true,
         }
-    }
-
-    /// Whether nothing runs in it, and codex knows no approval for it.
-    pub fn can_be_forgotten(&self) -> bool {
-        self.active.is_none() && self.grants() == Some(&[])
     }
 
     /// Asks whose approvals must still hold before the next turn; `None` if that cannot be known.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::failure;
-use super::link::CodexLink;
+use super::link::{CodexLink, ThreadRoute};
 use super::loaded_thread::LoadedThread;
 use super::migration::ToolsServer;
 use super::mirror::history_items;
@@ -48,7 +48,6 @@ pub struct ThreadOpener<'a> {
 }
 
 /// An open thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenThread {
     /// Codex' id of it.
     pub id: String,
@@ -56,6 +55,8 @@ pub struct OpenThread {
     pub policy: EffectivePolicy,
     /// Whether the tools server that it calls by our name is our own.
     pub has_own_server: bool,
+    /// The right to it.
+    pub route: ThreadRoute,
 }
 
 /// The end of an attempt to resume a thread.
@@ -67,13 +68,14 @@ enum ResumeEnd {
 }
 
 impl ThreadOpener<'_> {
-    /// Opens the thread that the report of an earlier turn names, or a new one. By then a report names it.
-    pub async fn open(&self, report: Option<ThreadReport>) -> Result<OpenThread, AgentError> {
+    /// Opens the thread that the report of an earlier turn names, to which the caller has a right, or a new one. By then a
+    /// report names it.
+    pub async fn open(&self, earlier: Option<(ThreadReport, ThreadRoute)>) -> Result<OpenThread, AgentError> {
         // In another folder it is another thread.
-        let report = report.filter(|report| report.cwd == self.cwd);
+        let earlier = earlier.filter(|(report, _)| report.cwd == self.cwd);
         let mut has_forgotten = false;
-        if let Some(report) = &report {
-            match self.resume(report).await? {
+        if let Some((report, route)) = earlier {
+            match self.resume(&report, route).await? {
                 ResumeEnd::Loaded(thread) => return Ok(thread),
                 // Codex keeps nothing of a thread in which no turn was started.
                 ResumeEnd::Forgotten => has_forgotten = report.begun,
@@ -94,7 +96,7 @@ impl ThreadOpener<'_> {
     }
 
     /// Opens a thread that codex has.
-    async fn resume(&self, report: &ThreadReport) -> Result<ResumeEnd, AgentError> {
+    async fn resume(&self, report: &ThreadReport, route: ThreadRoute) -> Result<ResumeEnd, AgentError> {
         let thread = &report.thread;
         if let Some(loaded) = self.link.thread(thread) {
             if self.holds_grants(&loaded).await {
@@ -108,7 +110,7 @@ impl ThreadOpener<'_> {
                         found
                     }
                 };
-                return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server }));
+                return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server, route }));
             }
             tracing::info!("an approval was revoked or has expired; the thread is opened anew");
             self.link.unload(thread).await.map_err(|error| self.error(&error))?;
@@ -121,7 +123,7 @@ impl ThreadOpener<'_> {
             // A conversation may be long, and we need nothing of it.
             params.insert("excludeTurns".to_owned(), json!(true));
             let fault = match self.link.call("thread/resume", Value::Object(params)).await {
-                Ok(answer) => return self.adopt(thread, &answer).await.map(ResumeEnd::Loaded),
+                Ok(answer) => return self.adopt(route, thread, &answer).await.map(ResumeEnd::Loaded),
                 Err(RpcError::Fault(fault)) => fault,
                 Err(error) => return Err(self.error(&error)),
             };
@@ -161,7 +163,10 @@ impl ThreadOpener<'_> {
         // A thread that nobody knows after our death would be work that is lost.
         self.out.store_upstream(report.to_value()).await?;
         failpoint("codex.thread_stored");
-        self.adopt(thread, &answer).await
+        let Some(route) = self.link.attach(thread) else {
+            return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the new thread is not new"))));
+        };
+        self.adopt(route, thread, &answer).await
     }
 
     /// Whether the tools server that a thread in this folder calls by our name is our own.
@@ -170,14 +175,19 @@ impl ThreadOpener<'_> {
     }
 
     /// Remembers a thread that codex has opened for us.
-    async fn adopt(&self, thread: &str, answer: &RpcAnswer) -> Result<OpenThread, AgentError> {
+    async fn adopt(
+        &self,
+        route: ThreadRoute,
+        thread: &str,
+        answer: &RpcAnswer,
+    ) -> Result<OpenThread, AgentError> {
         let policy = EffectivePolicy::read(&answer.result);
         self.check_policy(&policy)?;
         let has_own_server = self.has_own_server().await;
         let mut loaded = LoadedThread::new(policy.clone(), answer.position);
         loaded.has_own_server = Some(has_own_server);
         self.link.add_thread(thread, loaded);
-        Ok(OpenThread { id: thread.to_owned(), policy, has_own_server })
+        Ok(OpenThread { id: thread.to_owned(), policy, has_own_server, route })
     }
 
     /// Refuses a thread in which a person does not decide: one whose requests a model answers, and one that would run

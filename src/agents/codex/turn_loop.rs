@@ -91,7 +91,6 @@ impl<'a> TurnLoop<'a> {
     pub fn new(
         run: &'a TurnRun<'a>,
         link: &'a Arc<CodexLink>,
-        queue: &'a Arc<TurnQueue>,
         open: &'a OpenThread,
         turn: &'a str,
         cwd: &'a str,
@@ -100,7 +99,7 @@ impl<'a> TurnLoop<'a> {
         Self {
             run,
             link,
-            queue,
+            queue: &open.route.queue,
             thread,
             turn,
             cwd,

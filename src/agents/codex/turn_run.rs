@@ -10,7 +10,8 @@ use talaria_platform::CancellationToken;
 use super::CodexAgent;
 use super::app_server::LinkUse;
 use super::failure::{self, TurnFailure, cut_short};
-use super::link::{CodexLink, ThreadRoute};
+use super::link::CodexLink;
+use super::request::CodexRequest;
 use super::request::wire_input;
 use super::thread_report::ThreadReport;
 use super::threads::{OpenThread, ThreadOpener};
@@ -42,7 +43,6 @@ pub struct TurnRun<'a> {
 /// A turn that codex has accepted.
 struct StartedTurn {
     thread: OpenThread,
-    route: ThreadRoute,
     guard: TurnGuard,
     id: String,
     /// Removed when the turn is over.
@@ -76,10 +76,15 @@ impl TurnRun<'_> {
             opened = opened => opened?,
             () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
         };
-        let started = self.start_turn(&used, thread, request).await?;
-        // Codex has it now.
-        drop(prepared);
-        let end = self.follow(&used.link, started).await;
+        let end = match self.start_turn(&used, thread, request).await {
+            Ok(started) => {
+                // Codex has it now.
+                drop(prepared);
+                self.follow(&used.link, started).await
+            }
+            Err(error) => Err(error),
+        };
+        self.agent.servers.spawn("codex-idle-threads", used.link.clone().close_idle_threads());
         if end.is_ok() {
             self.agent.server.worked();
         }
@@ -94,14 +99,16 @@ impl TurnRun<'_> {
         report: Option<ThreadReport>,
     ) -> Result<OpenThread, AgentError> {
         let cwd = self.folder()?;
-        if let Some(report) = &report
-            && tokio::time::timeout(EARLIER_TURN, link.idle(&report.thread)).await.is_err()
-        {
-            return Err(AgentError::new(
-                AgentErrorKind::Busy { after: None, rate_limited: false },
-                TextKey::BrokeCodexEarlier,
-            ));
-        }
+        let earlier = match report {
+            None => None,
+            Some(report) => match tokio::time::timeout(EARLIER_TURN, link.claim(&report.thread)).await {
+                Ok(route) => Some((report, route)),
+                Err(_) => {
+                    let busy = AgentErrorKind::Busy { after: None, rate_limited: false };
+                    return Err(AgentError::new(busy, TextKey::BrokeCodexEarlier));
+                }
+            },
+        };
         let mut extra: Vec<_> =
             self.agent.tools.specs().map(|tools| ("dynamicTools", tools)).into_iter().collect();
         if !takes_fragments(link) {
@@ -117,7 +124,7 @@ impl TurnRun<'_> {
             history: &request.history,
             extra,
         };
-        let thread = opener.open(report).await?;
+        let thread = opener.open(earlier).await?;
         self.agent.server.note_policy(&thread.policy);
         Ok(thread)
     }
@@ -157,17 +164,13 @@ impl TurnRun<'_> {
         })?;
         let mut has_resumed = false;
         loop {
-            let Some(route) = link.attach(&thread.id) else {
-                let busy = AgentErrorKind::Busy { after: None, rate_limited: false };
-                return Err(AgentError::new(busy, TextKey::BrokeCodexEarlier));
-            };
             let params = self.turn_params(link, &thread, &request, &input).await;
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
             let error = match link.call("turn/start", Value::Object(params)).await {
                 Ok(answer) => {
                     let id = answer.result["turn"]["id"].as_str().unwrap_or_default().to_owned();
                     guard.started(&id);
-                    return Ok(StartedTurn { thread, route, guard, id, _files: files });
+                    return Ok(StartedTurn { thread, guard, id, _files: files });
                 }
                 Err(error) => error,
             };
@@ -178,9 +181,11 @@ impl TurnRun<'_> {
                 && !has_resumed
             {
                 has_resumed = true;
-                drop((route, guard));
+                drop(guard);
                 link.remove_thread(&thread.id);
-                let report = ThreadReport { thread: thread.id, cwd: cwd.clone(), begun: true };
+                let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
+                // The right to it is taken again.
+                drop(thread);
                 thread = self.open_thread(link, &request, Some(report)).await?;
                 continue;
             }
@@ -216,7 +221,7 @@ impl TurnRun<'_> {
 
     /// Follows a started turn to its end.
     async fn follow(&self, link: &Arc<CodexLink>, started: StartedTurn) -> Result<TurnEnd, AgentError> {
-        let StartedTurn { thread, route, guard, id, _files } = started;
+        let StartedTurn { thread, guard, id, _files } = started;
         let cwd = self.folder()?;
         let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
         self.out.emit(TurnEvent::Upstream(report.to_value()));
@@ -224,7 +229,7 @@ impl TurnRun<'_> {
         if let Value::Object(facts) = facts {
             self.out.emit(TurnEvent::Facts(facts));
         }
-        let mut turn_loop = TurnLoop::new(self, link, &route.queue, &thread, &id, &cwd);
+        let mut turn_loop = TurnLoop::new(self, link, &thread, &id, &cwd);
         let end = turn_loop.run().await;
         let mut unanswered = turn_loop.close(&end).await;
         match &end {
@@ -236,7 +241,7 @@ impl TurnRun<'_> {
             | LoopEnd::Overflow
             | LoopEnd::Error(_) => {
                 // The router does not wait for a turn that reads no more.
-                unanswered.extend(route.queue.leave());
+                unanswered.extend(thread.route.queue.leave());
                 guard.end().await;
             }
         }

@@ -275,3 +275,21 @@ async fn rooms_that_wait_for_a_codex_that_does_not_start_share_its_failure() {
     assert!(scene.codex.processes().len() <= 2, "{:?}", scene.codex.processes());
     scene.ends().await;
 }
+
+#[tokio::test]
+async fn threads_that_were_not_used_for_long_are_closed_and_opened_again_when_they_are_needed() {
+    let scene = CodexScene::with(Scenario::default()).await;
+    scene.asks("one", "bot   one").await;
+    for number in 0..8 {
+        let room = scene.gateway.direct_room(&format!("!room{number}"));
+        room.says("@bob", "hello").await;
+        room.shows("bot   hello").await;
+    }
+    let closed = scene.codex.receives("thread/unarchive").await;
+    assert_eq!(closed["threadId"], "thread-1");
+    scene.asks("two", "bot   two").await;
+    assert_eq!(scene.codex.received("thread/resume")[0]["threadId"], "thread-1");
+    assert_eq!(scene.codex.received("thread/start").len(), 9);
+    assert!(!scene.room().now().contains("no longer"), "{}", scene.room().now());
+    scene.ends().await;
+}
