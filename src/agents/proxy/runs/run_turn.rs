@@ -294,7 +294,7 @@ impl ProxyAgent {
         out: &dyn AgentOutput,
     ) -> Result<TurnEnd, AgentError> {
         let (runs, mut backoff, mut answered) = (self.runs(), PAUSES, Instant::now());
-        let mut unseen = UnseenAsk::default();
+        let (mut unseen, mut told) = (UnseenAsk::default(), false);
         loop {
             match runs.status(run).await.map(RunStatus::state) {
                 Ok(RunState::Completed { output, usage }) => {
@@ -323,7 +323,10 @@ impl ProxyAgent {
                 }
                 Err(NoStatus::NotNow(_)) => {}
             }
-            out.emit(TurnEvent::Notice(Some(TextKey::LookingForAnswer.into())));
+            // Once: each notice is an entry in the log of the turn, and a run may take hours.
+            if !std::mem::replace(&mut told, true) {
+                out.emit(TurnEvent::Notice(Some(TextKey::LookingForAnswer.into())));
+            }
             tokio::time::sleep(backoff.advance()).await;
         }
     }
