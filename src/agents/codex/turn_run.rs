@@ -11,7 +11,6 @@ use super::CodexAgent;
 use super::app_server::LinkUse;
 use super::failure::{self, TurnFailure, cut_short};
 use super::link::CodexLink;
-use super::request::CodexRequest;
 use super::request::wire_input;
 use super::thread_report::ThreadReport;
 use super::threads::{OpenThread, ThreadOpener};
