@@ -82,12 +82,12 @@ mod tests {
         text.interrupt();
         let mut whole = String::new();
         for (message, words) in [("a", "I "), ("a", "look."), ("b", "Then"), ("", "…")] {
-            whole += &text.push(&piece(message, words));
+            whole.push_str(&text.push(&piece(message, words)));
         }
         text.interrupt();
-        whole += &text.push(&piece("b", "Done.\n"));
+        whole.push_str(&text.push(&piece("b", "Done.\n")));
         text.interrupt();
-        whole += &text.push(&piece("c", "Bye."));
+        whole.push_str(&text.push(&piece("c", "Bye.")));
         assert_eq!(whole, "I look.\n\nThen…\n\nDone.\nBye.");
     }
 

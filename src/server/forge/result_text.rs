@@ -86,7 +86,7 @@ mod tests {
         ] {
             assert_eq!(result_value(text), json!(result), "{text:?}");
         }
-        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         assert_eq!(result_value(&deep), json!(deep), "it is not followed down for ever");
     }
 

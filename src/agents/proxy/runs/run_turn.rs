@@ -67,7 +67,7 @@ enum NotBegun {
 /// End of a stream of events.
 enum EventsEnd {
     /// The turn is over.
-    Over(Result<TurnEnd, AgentError>, RunProgress),
+    Over(Result<TurnEnd, AgentError>, Box<RunProgress>),
     /// The stream broke off.
     Broken(AgentError),
     /// There is no stream.
@@ -248,7 +248,7 @@ impl ProxyAgent {
         let mut opening = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request));
         let opened = tokio::select! {
             opened = &mut opening => opened,
-            () = stop.cancelled() => return EventsEnd::Over(Ok(TurnEnd::Stopped), RunProgress::default()),
+            () = stop.cancelled() => return EventsEnd::Over(Ok(TurnEnd::Stopped), Box::default()),
         };
         drop(opening);
         let response = match opened {
@@ -281,7 +281,7 @@ impl ProxyAgent {
                 // However the reading ended, the run goes on.
                 _ => EventsEnd::Broken(error::broken_as(error)),
             },
-            end => EventsEnd::Over(end, taker.progress),
+            end => EventsEnd::Over(end, Box::new(taker.progress)),
         }
     }
 
