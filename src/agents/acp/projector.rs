@@ -1,7 +1,6 @@
 //! Makes messages of our transcript of a turn as it goes on. Pure.
 //!
-//! The text before a call is a message of its own, and so is the call with its result. The text behind the last call is
-//! recorded by the engine.
+//! The text before a call is a message of its own, and so is the call with its result, and the text behind the last one.
 
 use serde_json::Value;
 
@@ -63,7 +62,8 @@ impl Projector {
         (!text.is_empty()).then(|| SessionMessage::new(MessageRole::Note, format!("[plan] {text}")))
     }
 
-    fn spoken(&mut self) -> Option<SessionMessage> {
+    /// The text since the last message, as a message. Taken at the end of the turn: an answer must be on record to its end.
+    pub fn spoken(&mut self) -> Option<SessionMessage> {
         let text = spoken_text(&std::mem::take(&mut self.text));
         let text = text.trim();
         if text.is_empty() {
@@ -98,6 +98,9 @@ mod tests {
         assert!(matches!(called.tools, Some(ToolActivity::Calls { .. })) && called.reasoning.is_none());
         assert_eq!(result.content, "seen");
         assert_eq!(projector.call_ended("d", call()).len(), 2, "there is no text between them");
+        projector.said("\n\nDone.");
+        assert_eq!(projector.spoken().unwrap().content, "Done.");
+        assert_eq!(projector.spoken(), None);
         let plan = json!({ "entries": [{ "content": "look", "status": "pending" }] });
         assert_eq!(Projector::plan(&plan).unwrap().content, "[plan] - [pending] look");
         assert_eq!(Projector::plan(&json!({})), None);

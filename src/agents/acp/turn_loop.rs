@@ -188,7 +188,8 @@ impl<'a> TurnLoop<'a> {
             self.run.out.emit(TurnEvent::Step(step));
         }
         let calls = ended.into_iter().flat_map(|(id, call)| self.projector.call_ended(&id, call));
-        let messages: Vec<_> = calls.chain(self.plan.last().and_then(Projector::plan)).collect();
+        let mut messages: Vec<_> = calls.chain(self.plan.last().and_then(Projector::plan)).collect();
+        messages.extend(self.projector.spoken());
         for message in messages {
             if let Err(error) = self.run.out.record(message).await {
                 tracing::warn!(%error, "the end of a turn was not recorded");

@@ -58,7 +58,7 @@ async fn a_newcomer_waits_while_every_place_is_in_use_or_cannot_be_given_up() {
     scene.agent.reached("gate").await;
     let other = scene.gateway.direct_room("!other");
     other.says("@ann", "hello").await;
-    other.shows("too many agents work at once").await;
+    other.shows("Too many agents work at once").await;
     assert_eq!(scene.agent.processes().len(), 1);
     scene.agent.opens("gate");
     scene.shows("Done.").await;
@@ -70,7 +70,7 @@ async fn a_newcomer_waits_while_every_place_is_in_use_or_cannot_be_given_up() {
     scene.asks("one", "bot   one").await;
     let other = scene.gateway.direct_room("!other");
     other.says("@ann", "hello").await;
-    other.shows("too many agents work at once").await;
+    other.shows("Too many agents work at once").await;
     scene.asks("two", "bot   two").await;
     assert_eq!(scene.agent.processes().len(), 1);
     scene.ends().await;

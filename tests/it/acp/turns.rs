@@ -14,8 +14,14 @@ async fn text_between_tools_is_one_answer_and_a_tool_is_a_step() {
         [
             Act::Thinks("secret thought".to_owned()),
             Act::says(&["Let me ", "look."]),
-            Act::runs("ls", "notes.txt\n"),
+            Act::Updates(
+                json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "kind": "execute",
+                "status": "in_progress", "rawInput": { "command": "ls" } }),
+            ),
             Act::waits("listed"),
+            Act::Updates(
+                json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed" }),
+            ),
             Act::says(&["There are ", "notes."]),
         ],
     );
