@@ -1,5 +1,6 @@
 //! `talaria check`: shows what would run, what is wrong, and which people were refused.
 
+mod acp;
 mod codex;
 mod mcp_servers;
 mod serving;
@@ -40,6 +41,7 @@ pub fn run(config: &Config, sources: &ConfigSources) -> ExitCode {
     let gateway = LazyCell::new(|| ask_gateway(config, sources));
     look_at_servers(config, &gateway, &mut text);
     codex::look(config, sources, &mut text);
+    acp::look(config, &mut text);
     if !sources.serve {
         let problems = config.platforms.iter().filter_map(|(name, platform)| {
             let ConfigError { message, hint } = platform.settings().start_problem(name.as_str())?;

@@ -206,14 +206,14 @@ impl ConfigResolver<'_> {
         let config = self.document.map(|document| document.path().to_owned());
         let mut ours = vec![self.home.to_owned(), skills_dir.to_owned()];
         ours.extend(config.into_iter().chain(self.secret_files.iter().cloned()));
-        // Each session of codex has a folder of its own in there, and writes nothing beside it.
-        let own = self.home.join("codex");
+        // Each session of an agent that is a program has a folder of its own in there, and writes nothing beside it.
+        let own = [self.home.join("codex"), self.home.join("acp")];
         let folders = |(name, settings): (&AgentName, &AgentSettings)| {
             let folders = settings.workspaces().into_iter().map(|(key, folder)| (key, folder.to_owned()));
             folders.map(|(key, folder)| (name.clone(), key, folder)).collect::<Vec<_>>()
         };
         for (name, key, folder) in agents.entries.iter().flat_map(folders) {
-            if folder.starts_with(&own) {
+            if own.iter().any(|own| folder.starts_with(own)) {
                 continue;
             }
             let Some(conflict) = workspace_conflict(&folder, ours.iter().map(PathBuf::as_path)) else {

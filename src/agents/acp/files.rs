@@ -140,6 +140,7 @@ fn inner_path(written: &str, root: &Path) -> Result<PathBuf, RpcFault> {
     // The folder itself would refuse it too; this does not depend on what lies on the way.
     match inner.components().any(|part| part == Component::ParentDir) {
         true => Err(fault(path, FileProblem::Outside)),
+        false if inner.as_os_str().is_empty() => Ok(PathBuf::from(".")),
         false => Ok(inner),
     }
 }

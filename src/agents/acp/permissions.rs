@@ -99,7 +99,8 @@ pub async fn answer(
         },
         AskChoice::Option(_) | AskChoice::Text(_) => declined(Some(TextKey::AcpDeclinedUnclear.into())),
         AskChoice::Deny(reason) => match reason {
-            DenyReason::Timeout => PermissionAnswer { halts: true, ..declined(None) },
+            // The agent must not go on meanwhile.
+            DenyReason::Timeout => PermissionAnswer { reply: cancelled(), halts: true, ..declined(None) },
             DenyReason::Stopped | DenyReason::Restart => {
                 PermissionAnswer { reply: cancelled(), ..declined(None) }
             }

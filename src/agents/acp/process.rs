@@ -93,7 +93,7 @@ impl AcpProcess {
         // An agent that talks before it answers must not fill the queue.
         let answer = tokio::select! {
             answer = rpc.call("initialize", initialize_params(), deadline) => answer,
-            () = refuse_all(&rpc, &mut incoming) => Err(RpcError::Gone(rpc.gone().await)),
+            () = skip_all(&mut incoming) => Err(RpcError::Gone(rpc.gone().await)),
         };
         let answer = match answer {
             Ok(answer) => answer.result,
@@ -152,6 +152,12 @@ impl CountedIncoming {
         self.taken += u64::from(next.is_some());
         next
     }
+}
+
+/// Takes all messages until the process is gone, and answers none: a program that sends back what it gets would take our
+/// answer for its own.
+async fn skip_all(incoming: &mut CountedIncoming) {
+    while incoming.next().await.is_some() {}
 }
 
 /// Takes all messages until the process is gone. Nobody is there whom a request could be shown.

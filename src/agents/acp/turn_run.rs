@@ -256,6 +256,9 @@ impl TurnRun<'_> {
         match end {
             LoopEnd::Answered(reason) => match reason.as_str() {
                 "max_tokens" => Ok(TurnEnd::Limit),
+                // A program reads the agent's own word; a room needs a sentence.
+                "max_turn_requests" if self.turn.wants_raw => Ok(TurnEnd::Limit),
+                "refusal" if self.turn.wants_raw => Ok(TurnEnd::Done),
                 "max_turn_requests" => Err(cut_short(TextKey::BrokeAcpRequests)),
                 "refusal" => Err(cut_short(TextKey::BrokeAcpRefusal)),
                 // Some agents end their turn when a person refuses something.

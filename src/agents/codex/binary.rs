@@ -180,7 +180,7 @@ pub async fn find_codex(
 }
 
 /// Path of a program, as a shell finds it.
-fn look_up(command: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+pub fn look_up(command: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     let is_program = |file: &Path| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok();
     if command.contains('/') {
         return Some(PathBuf::from(command)).filter(|file| is_program(file));

@@ -127,11 +127,11 @@ fn a_wrong_entry_is_named_with_its_line() {
     insta::assert_snapshot!(errors("agents:\n  far: {kind: prxy}\n  other: {}\n"), @"
     error: `agents.far.kind` is not a known kind (talaria.yaml, line 2)
 
-    hint: did you mean `proxy`? (known kinds: `proxy`, `model`, `codex`)
+    hint: did you mean `proxy`? (known kinds: `proxy`, `model`, `codex`, `acp`)
 
     error: `agents.other` has no `kind`, and its name is not one (talaria.yaml, line 3)
 
-    hint: known kinds: `proxy`, `model`, `codex`
+    hint: known kinds: `proxy`, `model`, `codex`, `acp`
     ");
     insta::assert_snapshot!(errors("agents:\n  far: {kind: proxy}\n  near: {kind: model}\n"), @"
     error: `agents.far` has no `url` (talaria.yaml, line 2)

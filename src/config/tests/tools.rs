@@ -100,7 +100,7 @@ fn four_lines_give_the_model_of_the_environment_its_tools() {
     insta::assert_snapshot!(errors(alone), @"
     error: `agents.local` has no `kind`, and its name is not one (talaria.yaml, line 2)
 
-    hint: set `OPENAI_BASE_URL` and `OPENAI_MODEL`, to which the entry adds; or write a `kind` (known kinds: `proxy`, `model`, `codex`)
+    hint: set `OPENAI_BASE_URL` and `OPENAI_MODEL`, to which the entry adds; or write a `kind` (known kinds: `proxy`, `model`, `codex`, `acp`)
     ");
     let faulty =
         Scene::new().var("GATEWAY_PROXY_URL", "http://host:8642").var("OPENAI_BASE_URL", "http://h:1/v1");

@@ -169,12 +169,11 @@ fn tell(name: &str, removed: io::Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::tests::temporary;
 
     #[tokio::test]
     async fn the_sweeper_takes_only_what_nobody_knows() {
-        let (_dir, store) = temporary();
         let root = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&root.path().join("state.db")).unwrap();
         let folders = ForgeFolders::new(root.path());
         let ids = ["forge/held", "forge/gone"].map(|id| SessionId(id.to_owned()));
         let hold = folders.hold(&ids[0]);

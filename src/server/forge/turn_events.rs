@@ -18,6 +18,9 @@ use crate::server::turn_result::TurnResult;
 use crate::server::turn_stream::{END, START, StreamFormat};
 use crate::turn_log::LogPosition;
 
+/// Called with the end of a turn.
+pub type OnTurnEnd = Box<dyn FnOnce(&ForgeEnd) + Send>;
+
 /// Writes the events of one turn.
 pub struct TurnEvents {
     pub session: String,
@@ -29,7 +32,7 @@ pub struct TurnEvents {
     /// Texts of notices.
     pub live: Arc<LiveRules>,
     /// Told of the end, so that a lost session is closed.
-    pub on_end: Option<Box<dyn FnOnce(&ForgeEnd) + Send>>,
+    pub on_end: Option<OnTurnEnd>,
 }
 
 impl StreamFormat for TurnEvents {

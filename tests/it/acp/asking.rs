@@ -26,12 +26,9 @@ fn selected(option: &str) -> Value {
 
 #[tokio::test]
 async fn a_command_runs_only_after_a_person_has_seen_and_allowed_it() {
-    for (answer, option, ran) in [
-        ("/answer CODE 1", "yes", 1),
-        ("/answer CODE 2", "ever", 1),
-        ("/answer CODE no", "no", 0),
-        ("/deny CODE", "no", 0),
-    ] {
+    for (answer, option, ran) in
+        [("/answer CODE 1", "yes", 1), ("/answer CODE no", "no", 0), ("/deny CODE", "no", 0)]
+    {
         let scene = AcpScene::with(removing()).await;
         scene.room().says("@ann", "remove my notes").await;
         let asked = scene.room().is_asked("rm notes.txt").await;

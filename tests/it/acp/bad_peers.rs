@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::scene::AcpScene;
 use super::scripted_agent::{Act, Script};
 use crate::codex::bad_peers::{is_frugal, peak_memory};
+use crate::support::gateway::Setup;
 
 #[tokio::test]
 async fn a_program_that_is_not_there_or_ends_at_once_is_told_and_the_next_try_starts_anew() {
@@ -29,7 +30,7 @@ async fn a_program_that_is_no_agent_is_ended_in_time() {
             times.initialize = Duration::from_secs(1);
         })
         .await;
-        scene.asks("hello", "did not answer when it was started").await;
+        scene.asks("hello", "the program of this agent").await;
         scene.comes_to("it is ended", || scene.children() == 0).await;
         scene.ends().await;
     }
@@ -88,8 +89,8 @@ async fn noise_and_long_lines_do_no_harm() {
 
 #[tokio::test]
 async fn a_flood_is_cut_at_the_limit_of_a_turn_and_memory_stays_bounded() {
-    let script = Script::default().turn("flood", [Act::Floods(2_000_000), Act::Hangs]);
-    let scene = AcpScene::with(script).await;
+    let script = Script::default().turn("flood", [Act::Floods(200_000), Act::Hangs]);
+    let scene = AcpScene::of(script, Setup { turn_bytes: 300_000, ..Setup::default() }, |_, _| {}).await;
     let before = peak_memory();
     scene.asks("flood", "cut short").await;
     is_frugal(before);

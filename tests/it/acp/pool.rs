@@ -89,8 +89,6 @@ async fn processes_and_their_memory_are_counted() {
     };
     assert_eq!(value("talaria_agent_processes "), 1);
     assert!(value("talaria_agent_process_memory_bytes ") > 1024 * 1024, "{metrics}");
-    let health = served.gateway.server();
-    drop(health);
     let asked = serde_json::json!({ "messages": [{ "role": "user", "content": "two" }] });
     let answer = body(served.post("/v1/chat/completions", &asked).await).await;
     assert_eq!(answer["choices"][0]["message"]["content"], "two");

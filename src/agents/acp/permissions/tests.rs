@@ -69,17 +69,18 @@ async fn people_are_offered_the_agents_own_options_and_the_agent_gets_their_choi
         (AskChoice::Deny(DenyReason::Person), "no"),
         (AskChoice::Text("do it".into()), "no"),
         (option("another"), "no"),
-        (AskChoice::Deny(DenyReason::Timeout), "no"),
     ] {
         let (answer, asked) = decided(choice.clone(), &codex_options(), &ask).await;
         assert_eq!(answer.reply["outcome"]["optionId"], chosen, "{choice:?}");
         assert_eq!(answer.declined.is_some(), chosen == "no", "{choice:?}");
-        assert_eq!(answer.halts, choice == AskChoice::Deny(DenyReason::Timeout));
+        assert!(!answer.halts);
         assert_eq!((asked[0].detail.as_str(), asked[0].cwd.as_deref()), ("make", Some("/ws")));
         assert_eq!(asked[0].form.options.len(), 3);
     }
     let (answer, _) = decided(AskChoice::Deny(DenyReason::Stopped), &codex_options(), &ask).await;
     assert_eq!(answer.reply, cancelled());
+    let (answer, _) = decided(AskChoice::Deny(DenyReason::Timeout), &codex_options(), &ask).await;
+    assert!(answer.halts && answer.reply == cancelled());
 }
 
 #[tokio::test]
