@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::ids::SessionId;
@@ -26,6 +27,8 @@ const ABANDONED: Duration = Duration::from_secs(20 * 60);
 /// The folders of one server.
 pub struct ForgeFolders {
     root: PathBuf,
+    /// Folders of sessions whose rows are about to be stored.
+    held: Arc<Mutex<HashSet<String>>>,
     /// One permit for each upload.
     pub uploads: Arc<Semaphore>,
 }
@@ -33,7 +36,7 @@ pub struct ForgeFolders {
 impl ForgeFolders {
     /// Folders below `root`. Nothing is made yet.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), uploads: Arc::new(Semaphore::new(UPLOADS)) }
+        Self { root: root.to_owned(), held: Arc::default(), uploads: Arc::new(Semaphore::new(UPLOADS)) }
     }
 
     /// The working folder of a session.
@@ -52,6 +55,13 @@ impl ForgeFolders {
         on_disk(move || make(&folder).map(|()| folder)).await
     }
 
+    /// Keeps the sweeper away from the folder of a session that has no row yet.
+    pub fn hold(&self, session: &SessionId) -> FolderHold {
+        let name = store::folder_name(session).0;
+        self.held.lock().insert(name.clone());
+        FolderHold { held: self.held.clone(), name }
+    }
+
     /// Makes the folder of uploads, unless it is there.
     pub async fn make_for_uploads(&self) -> Result<(), ApiError> {
         let folder = self.uploads_folder();
@@ -64,8 +74,9 @@ impl ForgeFolders {
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         // Listed before the store is read: a folder is made only after its row, and a file long before it is old.
         let found = on_disk(move || Ok((names(&sessions)?, names(&uploads)?))).await?;
+        let held = self.held.lock().clone();
         let known = store.read(|tx| Ok((tx.forge_folders()?, tx.forge_file_names()?))).await?;
-        let folders = unknown(found.0, known.0);
+        let folders = unknown(found.0, known.0.into_iter().chain(held).collect());
         let files = unknown(found.1, known.1);
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         on_disk(move || {
@@ -98,6 +109,18 @@ impl ForgeFolders {
 
     fn uploads_folder(&self) -> PathBuf {
         self.root.join("uploads")
+    }
+}
+
+/// Keeps the sweeper away from a folder until it is dropped.
+pub struct FolderHold {
+    held: Arc<Mutex<HashSet<String>>>,
+    name: String,
+}
+
+impl Drop for FolderHold {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.name);
     }
 }
 
@@ -140,5 +163,36 @@ fn tell(name: &str, removed: io::Result<()>) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => tracing::warn!(name, %error, "a folder of a deleted session cannot be removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_sweeper_takes_only_what_nobody_knows() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&root.path().join("state.db")).unwrap();
+        let folders = ForgeFolders::new(root.path());
+        let ids = ["forge/held", "forge/gone"].map(|id| SessionId(id.to_owned()));
+        let hold = folders.hold(&ids[0]);
+        let mut made = Vec::new();
+        for id in &ids {
+            made.push(folders.make_for_session(id).await.unwrap());
+        }
+        std::fs::write(made[1].join("file"), "x").unwrap();
+        folders.make_for_uploads().await.unwrap();
+        let young = folders.of_upload("young");
+        std::fs::write(&young, "x").unwrap();
+        folders.remove_abandoned(&store).await.unwrap();
+        assert_eq!((made[0].exists(), made[1].exists(), young.exists()), (true, false, true));
+        drop(hold);
+        folders.remove_abandoned(&store).await.unwrap();
+        assert!(!made[0].exists());
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(root.path().join("sessions")).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

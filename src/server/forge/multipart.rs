@@ -232,14 +232,13 @@ mod tests {
 
     use super::*;
 
-    /// Name, name of the file and bytes of each part, from pieces of these lengths.
-    fn read(
-        content_type: &str,
-        body: &[u8],
-        cuts: &[usize],
-    ) -> Result<Vec<(String, Option<String>, Vec<u8>)>, MultipartError> {
+    /// Name, name of the file and bytes of a part.
+    type ReadPart = (String, Option<String>, Vec<u8>);
+
+    /// The parts of a form that comes in pieces of these lengths.
+    fn read(content_type: &str, body: &[u8], cuts: &[usize]) -> Result<Vec<ReadPart>, MultipartError> {
         let mut parser = MultipartParser::new(content_type).ok_or(MultipartError::Head)?;
-        let mut parts: Vec<(String, Option<String>, Vec<u8>)> = Vec::new();
+        let mut parts: Vec<ReadPart> = Vec::new();
         let mut open = false;
         let mut rest = body;
         let mut cuts = cuts.iter().cycle();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use talaria_platform::spawn_task;
 
+use super::folders::FolderHold;
 use super::prompt_files::with_files;
 use super::result_text::result_value;
 use super::sessions::new_name;
@@ -108,7 +109,8 @@ pub async fn run(
     let id = caller.session(&name);
     let patience = if turn_headers.key.is_some() { WhenUnread::AWhile } else { WhenUnread::None };
     // From here on whatever the session leaves is cleaned up, also if the client goes away.
-    let _clean_up = CleanUp { server: server.clone(), id: id.clone(), patience };
+    let hold = server.forge.hold(&id);
+    let _clean_up = CleanUp { server: server.clone(), id: id.clone(), patience, _hold: hold };
     let folder = server.forge.make_for_session(&id).await?;
     let files = server.copy_files(&caller, &id, &files.unwrap_or_default()).await?;
     if let Some(effort) = &effort {
@@ -209,6 +211,8 @@ struct CleanUp {
     server: Arc<Server>,
     id: SessionId,
     patience: WhenUnread,
+    /// The folder is there before the row of the session.
+    _hold: FolderHold,
 }
 
 impl Drop for CleanUp {

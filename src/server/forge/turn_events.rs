@@ -18,8 +18,8 @@ use crate::server::turn_result::TurnResult;
 use crate::server::turn_stream::{END, START, StreamFormat};
 use crate::turn_log::LogPosition;
 
-/// Is told of the end of a turn.
-pub type EndHook = Box<dyn FnOnce(&ForgeEnd) + Send>;
+/// Called with the end of a turn.
+pub type OnTurnEnd = Box<dyn FnOnce(&ForgeEnd) + Send>;
 
 /// Writes the events of one turn.
 pub struct TurnEvents {
@@ -32,7 +32,7 @@ pub struct TurnEvents {
     /// Texts of notices.
     pub live: Arc<LiveRules>,
     /// Told of the end, so that a lost session is closed.
-    pub on_end: Option<EndHook>,
+    pub on_end: Option<OnTurnEnd>,
 }
 
 impl StreamFormat for TurnEvents {

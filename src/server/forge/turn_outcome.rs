@@ -10,6 +10,9 @@ use crate::server::turn_result::TurnResult;
 /// Name of the fact in which an agent says why it stopped.
 const STOP_REASON: &str = "stop_reason";
 
+/// Reason of a turn that failed.
+const ERROR: &str = "error";
+
 /// Name of the fact with the last words of an agent's process.
 const STDERR: &str = "stderr";
 
@@ -39,6 +42,14 @@ impl ForgeEnd {
         let Some(result) = result else { return Self::timeout() };
         let fact = |name: &str| result.fact(name).filter(|text| !text.is_empty());
         let session_lost = result.facts.get(SESSION_LOST) == Some(&Value::Bool(true));
+        // An agent that answered the prompt has ended by its own word, also where people are told that the answer is cut
+        // short: a refusal, too many requests.
+        let own = fact(STOP_REASON).filter(|reason| reason != ERROR);
+        let is_own = matches!(result.outcome, TurnOutcome::CutShort { .. } | TurnOutcome::Failed { .. });
+        if let Some(stop_reason) = own.filter(|_| is_own && !timed_out) {
+            let stderr = stderr(fact(STDERR));
+            return Self { ok: true, stop_reason, error: None, stderr, session_lost };
+        }
         let stop_reason = match &result.outcome {
             TurnOutcome::Done => fact(STOP_REASON).unwrap_or_else(|| "end_turn".to_owned()),
             TurnOutcome::Limit => fact(STOP_REASON).unwrap_or_else(|| "max_tokens".to_owned()),
@@ -49,7 +60,7 @@ impl ForgeEnd {
             TurnOutcome::CutShort { .. }
             | TurnOutcome::Failed { .. }
             | TurnOutcome::Unavailable { .. }
-            | TurnOutcome::Unknown { .. } => "error".to_owned(),
+            | TurnOutcome::Unknown { .. } => ERROR.to_owned(),
         };
         let code = if session_lost { SESSION_LOST } else { result.code() };
         let error = result.failure.as_ref().map(|failure| {
@@ -108,8 +119,11 @@ mod tests {
             text: std::sync::Arc::default(),
             in_short: false,
             text_replaced: false,
-            failure: matches!(outcome, TurnOutcome::Failed { .. } | TurnOutcome::Interrupted)
-                .then(|| "It broke.".to_owned()),
+            failure: matches!(
+                outcome,
+                TurnOutcome::Failed { .. } | TurnOutcome::CutShort { .. } | TurnOutcome::Interrupted
+            )
+            .then(|| "It broke.".to_owned()),
             outcome,
             usage: TokenUsage::default(),
             facts: facts.as_object().cloned().unwrap_or_default(),
@@ -119,6 +133,10 @@ mod tests {
 
     fn failed() -> TurnOutcome {
         TurnOutcome::Failed { words: crate::i18n::TextKey::Stopped.into() }
+    }
+
+    fn cut_short() -> TurnOutcome {
+        TurnOutcome::CutShort { words: crate::i18n::TextKey::Stopped.into() }
     }
 
     #[test]
@@ -139,6 +157,11 @@ mod tests {
             ),
             (TurnOutcome::Stopped, json!({}), false, "cancelled", true),
             (TurnOutcome::Stopped, json!({ "stop_reason": "cancelled" }), true, "timeout", true),
+            (cut_short(), json!({ "stop_reason": "refusal" }), false, "refusal", true),
+            (cut_short(), json!({ "stop_reason": "timeout" }), false, "timeout", true),
+            (cut_short(), json!({ "stop_reason": "error" }), false, "error", false),
+            (cut_short(), json!({}), false, "error", false),
+            (failed(), json!({ "stop_reason": "error" }), false, "error", false),
             (failed(), json!({}), true, "timeout", true),
             (failed(), json!({}), false, "error", false),
             (TurnOutcome::Interrupted, json!({}), false, "interrupted", false),
