@@ -34,8 +34,7 @@ async fn a_program_that_is_no_agent_is_ended_in_time() {
         scene.comes_to("it is ended", || scene.children() == 0).await;
         scene.ends().await;
     }
-    let mut other = Script::default();
-    other.greeting = serde_json::json!({ "protocolVersion": 2 });
+    let other = Script { greeting: serde_json::json!({ "protocolVersion": 2 }), ..Script::default() };
     let scene = AcpScene::with(other).await;
     scene.asks("hello", "does not speak version 1").await;
     scene.ends().await;
@@ -117,8 +116,7 @@ async fn an_endless_line_ends_at_the_deadline_of_the_turn() {
 #[tokio::test]
 async fn a_conversation_that_is_refused_is_told() {
     for (code, words) in [(-32_000, "the agent is not logged in"), (-32_603, "did not open a conversation")] {
-        let mut script = Script::default();
-        script.new_error = Some((code, "SECRET".to_owned()));
+        let script = Script { new_error: Some((code, "SECRET".to_owned())), ..Script::default() };
         let scene = AcpScene::with(script).await;
         scene.asks("hello", words).await;
         assert!(!scene.room().now().contains("SECRET"));

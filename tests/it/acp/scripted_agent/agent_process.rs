@@ -172,7 +172,7 @@ impl AgentProcess {
             LoadRule::Works => {}
             LoadRule::Hangs => return,
             LoadRule::Dies => {
-                eprintln!("the conversation is broken");
+                let _ = std::io::stderr().write_all(b"the conversation is broken");
                 std::process::exit(3);
             }
         }
