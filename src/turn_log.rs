@@ -423,7 +423,8 @@ impl TurnLog {
 
     /// Bytes that the log takes, approximately.
     pub fn size(&self) -> usize {
-        self.lock().size
+        let inner = self.lock();
+        inner.size + inner.raw
     }
 
     /// Whether there are lines of the agent itself.

@@ -47,6 +47,8 @@ fn lines_of_the_agent_are_read_in_order_and_those_beyond_the_limit_are_counted()
     (0..60).for_each(|_| log.append(TurnEvent::Raw(&line)).unwrap());
     log.append(TurnEvent::Text(", world")).unwrap();
     assert_eq!(log.raw_dropped(), 60 - 47);
+    // A log that stays for a while after its end is judged by all that it holds.
+    assert!(log.size() > 47 * line.len());
     let mut lines = 0;
     log.read(&mut LogPosition::default(), |event| lines += usize::from(matches!(event, TurnEvent::Raw(_))));
     assert_eq!(lines, 2 + 47);
