@@ -160,8 +160,8 @@ pub async fn find_codex(
     let program = look_up(command, env.get(OsStr::new("PATH")).map(OsString::as_os_str))
         .ok_or_else(|| CodexBinaryError::Missing { command: command.to_owned() })?;
     let shown = program.display().to_string();
-    let asked = tokio::time::timeout(VERSION_TIME, ask_version(&program, env)).await;
-    let VersionOutput { status, out, err } = match asked {
+    let asked = tokio::time::timeout(VERSION_TIME, run(&program, &["--version"], env)).await;
+    let RunOutput { status, out, err } = match asked {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => return Err(CodexBinaryError::NotStarted { program: shown, error }),
         Err(_) => return Err(CodexBinaryError::Silent { program: shown }),
@@ -189,18 +189,25 @@ pub fn look_up(command: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     folders.map(|folder| folder.join(command)).find(|file| is_program(file))
 }
 
-/// The end of `codex --version`.
-struct VersionOutput {
+/// Whether codex has a login of its own, as `codex login status` says; `None` if it does not say. A model server of somebody
+/// else may need none.
+pub async fn is_logged_in(binary: &CodexBinary, env: &BTreeMap<OsString, OsString>) -> Option<bool> {
+    let asked = tokio::time::timeout(VERSION_TIME, run(&binary.program, &["login", "status"], env)).await;
+    asked.ok()?.ok().map(|output| output.status.success())
+}
+
+/// The end of a short run of codex.
+struct RunOutput {
     status: ExitStatus,
     out: String,
     err: String,
 }
 
-/// Runs the program with `--version`. Dropping the future ends everything that was started.
-async fn ask_version(program: &Path, env: &BTreeMap<OsString, OsString>) -> io::Result<VersionOutput> {
-    let mut run = VersionRun(
+/// Runs the program with these arguments. Dropping the future ends everything that was started.
+async fn run(program: &Path, args: &[&str], env: &BTreeMap<OsString, OsString>) -> io::Result<RunOutput> {
+    let mut run = ShortRun(
         Command::new(program)
-            .arg("--version")
+            .args(args)
             .env_clear()
             .envs(env)
             .stdin(Stdio::null())
@@ -212,7 +219,7 @@ async fn ask_version(program: &Path, env: &BTreeMap<OsString, OsString>) -> io::
     );
     let (out, err) = (run.0.stdout.take(), run.0.stderr.take());
     let (out, err) = tokio::try_join!(read_some(out), read_some(err))?;
-    Ok(VersionOutput { status: run.0.wait().await?, out, err })
+    Ok(RunOutput { status: run.0.wait().await?, out, err })
 }
 
 /// The beginning of an output, as text.
@@ -224,10 +231,10 @@ async fn read_some(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A running `codex --version`. The program of npm is a script that starts the real one, so the whole group is ended.
-struct VersionRun(Child);
+/// A run of codex. The program of npm is a script that starts the real one, so the whole group is ended.
+struct ShortRun(Child);
 
-impl Drop for VersionRun {
+impl Drop for ShortRun {
     fn drop(&mut self) {
         // Without an id the leader was waited for, and its number may belong to somebody else by now.
         let leader = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -307,6 +314,18 @@ mod tests {
     async fn a_version_newer_than_we_know_is_taken() {
         let (_folder, env) = installed("echo codex-cli 7.0.0");
         assert_eq!(find_codex("codex", &env).await.unwrap().version, version(7, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_login_is_known_by_the_status_that_codex_tells() {
+        let (folder, env) =
+            installed("[ \"$1 $2\" != 'login status' ] || exit ${LOGIN:-0}\necho codex-cli 0.169.0");
+        let binary = find_codex("codex", &env).await.unwrap();
+        assert_eq!(is_logged_in(&binary, &env).await, Some(true));
+        let without = env.into_iter().chain([("LOGIN".into(), "1".into())]).collect();
+        assert_eq!(is_logged_in(&binary, &without).await, Some(false));
+        drop(folder);
+        assert_eq!(is_logged_in(&binary, &without).await, None);
     }
 
     #[tokio::test]

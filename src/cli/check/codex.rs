@@ -1,5 +1,5 @@
 //! Checks what agents whose turns codex runs need: the program, its folder, and the variables that its own configuration
-//! wants. Changes nothing, and starts nothing but `codex --version`.
+//! wants. Changes nothing, and starts nothing but `codex --version` and `codex login status`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use toml_edit::{Document, TableLike};
 
-use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
+use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex, is_logged_in};
 use crate::agents::codex::codex_environment;
 use crate::agents::codex::enable::{EnableSources, SharedCodexHome, codex_folder};
 use crate::agents::codex::migration::MigratedAgent;
@@ -55,6 +55,16 @@ pub(super) fn look(
         let found =
             found.entry(command).or_insert_with(|| runtime.block_on(find_codex(command, &environment)));
         describe(&user, found, &environment, text);
+        if let Ok(binary) = found
+            && codex_folder(user.codex).is_some_and(|folder| needs_login(&folder))
+            && runtime.block_on(is_logged_in(binary, &environment)) == Some(false)
+        {
+            let _ = write!(
+                text,
+                "\nwarning: agent `{}`: codex is not logged in, so it answers nothing; run `codex login` as this user\n",
+                user.name
+            );
+        }
         for line in running_lines(user.name) {
             let _ = write!(text, "\nagent `{}`: {line}\n", user.name);
         }
@@ -202,9 +212,7 @@ fn missing_variable(user: &CodexUser<'_>, variable: &str, is_set: bool) -> Strin
 /// The variables with keys that the providers in use want, each after its provider. Empty for a file that cannot be read:
 /// codex says that itself.
 fn wanted_variables(folder: &Path) -> BTreeSet<(String, String)> {
-    let path = folder.join("config.toml");
-    let is_small = fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
-    let text = if is_small { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+    let text = read_config(folder);
     let Ok(document) = Document::parse(text.as_str()) else { return BTreeSet::new() };
     let root = document.as_table();
     let chosen = |table: &dyn TableLike| Some(table.get("model_provider")?.as_str()?.to_owned());
@@ -217,6 +225,19 @@ fn wanted_variables(folder: &Path) -> BTreeSet<(String, String)> {
         Some((provider, key))
     };
     providers.into_iter().filter_map(variable).collect()
+}
+
+/// Whether codex answers with its own account, because its configuration names no other provider.
+fn needs_login(folder: &Path) -> bool {
+    let text = read_config(folder);
+    Document::parse(text.as_str()).is_ok_and(|document| !document.as_table().contains_key("model_provider"))
+}
+
+/// The text of codex' config.toml; empty if it cannot be read.
+fn read_config(folder: &Path) -> String {
+    let path = folder.join("config.toml");
+    let is_small = fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
+    if is_small { fs::read_to_string(&path).unwrap_or_default() } else { String::new() }
 }
 
 #[cfg(test)]
@@ -243,6 +264,16 @@ mod tests {
             assert_eq!(wanted(odd), [], "{odd}");
         }
         assert!(wanted_variables(Path::new("/nowhere")).is_empty());
+    }
+
+    #[test]
+    fn a_provider_of_somebody_else_needs_no_login() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(needs_login(folder.path()));
+        for (toml, needs) in [("model = 'm'", true), ("model_provider = 'mine'", false), ("= x", false)] {
+            fs::write(folder.path().join("config.toml"), toml).unwrap();
+            assert_eq!(needs_login(folder.path()), needs, "{toml}");
+        }
     }
 
     #[test]
