@@ -33,7 +33,6 @@ async fn text_between_tools_is_one_answer_and_a_tool_is_a_step() {
     insta::assert_snapshot!(scene.room().now(), @"
     @ann  which files are there?
     bot   Let me look.
-
           There are notes.
     ");
     let prompt = scene.agent.received("session/prompt").remove(0)["prompt"].clone();
