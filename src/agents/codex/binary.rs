@@ -385,7 +385,7 @@ mod tests {
         };
         let child = tokio::select! {
             child = started => child,
-            _ = ask_version(&program, &env) => panic!("it ended by itself"),
+            _ = run(&program, &["--version"], &env) => panic!("it ended by itself"),
         };
         assert!(is_over(child), "the child of the program still runs");
     }
