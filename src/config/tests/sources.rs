@@ -87,7 +87,7 @@ fn every_key_of_the_file_arrives() {
         ("runs", UpstreamSetting::Runs),
     ] {
         let scene =
-            Scene::new().file(&format!("gateway:\n  proxy_url: https://a.example\n  upstream: {word}\n"));
+            Scene::new().file(format!("gateway:\n  proxy_url: https://a.example\n  upstream: {word}\n"));
         assert_eq!(scene.proxy().upstream, upstream);
     }
     let timeouts = proxy.timeouts;
