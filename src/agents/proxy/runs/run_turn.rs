@@ -66,8 +66,8 @@ enum NotBegun {
 
 /// End of a stream of events.
 enum EventsEnd {
-    /// The turn is over.
-    Over(Result<TurnEnd, AgentError>, Box<RunProgress>),
+    /// The turn is over. `is_whole`: see [`RunProgress::is_whole`].
+    Over { end: Result<TurnEnd, AgentError>, is_whole: bool },
     /// The stream broke off.
     Broken(AgentError),
     /// There is no stream.
@@ -186,10 +186,10 @@ impl ProxyAgent {
     ) -> Result<TurnEnd, AgentError> {
         if turn.attempt == AttemptKind::First {
             match self.read_events(turn, run, approvals, out, stop).await {
-                EventsEnd::Over(Ok(TurnEnd::Done), progress) if !progress.is_whole => {
+                EventsEnd::Over { end: Ok(TurnEnd::Done), is_whole: false } => {
                     return Ok(self.end_of_whole(turn).await);
                 }
-                EventsEnd::Over(end, _) => return end,
+                EventsEnd::Over { end, .. } => return end,
                 EventsEnd::Broken(error) => return Err(error),
                 EventsEnd::Absent => {}
             }
@@ -221,7 +221,7 @@ impl ProxyAgent {
                 () = stop.cancelled() => break Ok(TurnEnd::Stopped),
                 end = &mut state => break end,
                 end = &mut events, if reads => match end {
-                    EventsEnd::Over(end, _) => break end,
+                    EventsEnd::Over { end, .. } => break end,
                     EventsEnd::Broken(_) | EventsEnd::Absent => reads = false,
                 },
             }
@@ -248,7 +248,7 @@ impl ProxyAgent {
         let mut opening = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request));
         let opened = tokio::select! {
             opened = &mut opening => opened,
-            () = stop.cancelled() => return EventsEnd::Over(Ok(TurnEnd::Stopped), Box::default()),
+            () = stop.cancelled() => return EventsEnd::Over { end: Ok(TurnEnd::Stopped), is_whole: false },
         };
         drop(opening);
         let response = match opened {
@@ -281,7 +281,7 @@ impl ProxyAgent {
                 // However the reading ended, the run goes on.
                 _ => EventsEnd::Broken(error::broken_as(error)),
             },
-            end => EventsEnd::Over(end, Box::new(taker.progress)),
+            end => EventsEnd::Over { end, is_whole: taker.progress.is_whole },
         }
     }
 
