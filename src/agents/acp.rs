@@ -1,8 +1,8 @@
 //! The agent of kind `acp`: turns by any program of this machine that speaks the Agent Client Protocol.
 //!
 //! Each session has a process of its own, which is started for its first turn and kept for a while after each
-//! ([`pool`]). The conversation in it ([`session`]) is opened again in another process if the agent can do that. A turn
-//! ([`turn_run`]) sends the prompt and follows it ([`turn_loop`]) until the agent answers it. A turn that may have run is
+//! (`pool`). The conversation in it (`session`) is opened again in another process if the agent can do that. A turn
+//! (`turn_run`) sends the prompt and follows it (`turn_loop`) until the agent answers it. A turn that may have run is
 //! never run again by itself.
 
 mod abilities;

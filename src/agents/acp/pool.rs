@@ -1,6 +1,6 @@
 //! The processes of all agents of kind `acp`: one for each session, and at most so many at once.
 //!
-//! A process is started for a turn and kept for the next one ([`idle`]). When all places are taken, the process that has
+//! A process is started for a turn and kept for the next one (`idle`). When all places are taken, the process that has
 //! been idle for longest makes room, if its agent can open the conversation again; otherwise the newcomer has to wait. A
 //! place is free only after its process has ended, so there are never more processes than places.
 
