@@ -113,6 +113,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/openai/error.rs", "context window", "words of servers, to be recognised"),
     ("src/openai/error.rs", "too many tokens", "words of servers, to be recognised"),
     ("src/supervise.rs", "no words", "the log"),
+    ("src/agents/codex/threads.rs", "the new thread is not new", "the log"),
     ("src/agents/codex/enable.rs", " (deleted)", "words of Linux, to be recognised"),
     ("src/turns/agent_probe.rs", "is away: {why}", "the operator, from `health` and `status`"),
     ("src/turns/agent_probe.rs", "refuses requests: {why}", "the operator, from `health` and `status`"),

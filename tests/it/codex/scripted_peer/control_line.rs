@@ -79,7 +79,8 @@ impl PeerControl {
             while let Ok((stream, _)) = listener.accept().await {
                 let (reader, writer) = stream.into_split();
                 let sender = sender.clone();
-                tokio::spawn(async move {
+                let gates = tell_gates(writer, gates.subscribe());
+                let reading = async move {
                     let mut lines = tokio::io::BufReader::new(reader).lines();
                     while let Ok(Some(line)) = lines.next_line().await {
                         // A process that is killed may leave half of a line.
@@ -87,8 +88,15 @@ impl PeerControl {
                             sender.send_modify(|entries: &mut Vec<LogEntry>| entries.push(entry));
                         }
                     }
+                };
+                // Whichever ends first, the process is gone; then the connection is closed.
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        () = reading => {}
+                        () = gates => {}
+                    }
                 });
-                tokio::spawn(tell_gates(writer, gates.subscribe()));
             }
         });
         Self { entries, opened, accepting }
