@@ -254,7 +254,7 @@ impl TurnLog {
             }
             TurnEvent::Raw(line) => {
                 let bytes = line.len() + ENTRY;
-                if inner.raw + bytes > RAW {
+                if inner.raw + bytes > RAW || !inner.counted.take_raw(bytes) {
                     inner.raw_dropped += 1;
                 } else {
                     inner.raw += bytes;
@@ -308,7 +308,7 @@ impl TurnLog {
                 }
             }
         }
-        let size = inner.size.min(self.cap) + inner.raw;
+        let size = inner.size.min(self.cap);
         inner.counted.grow_to(size);
         let full = inner.size > self.cap;
         let awaited = mem::take(&mut inner.awaited);

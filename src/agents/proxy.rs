@@ -223,9 +223,8 @@ impl Agent for ProxyAgent {
                 RewindSupport::Possible
             }
             (UpstreamSetting::Auto, None) => RewindSupport::Unknown,
-            // A server that keeps sessions but is not ours does not forget, unless its turns are runs: those are given
-            // our own history.
-            (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent && !known.runs => {
+            // A server that keeps sessions but is not ours does not forget.
+            (UpstreamSetting::Auto, Some(known)) if known.sessions && !known.idempotent => {
                 RewindSupport::Impossible
             }
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,

@@ -184,7 +184,9 @@ async fn submit_here(
         (AnswerMode::Whole | AnswerMode::Streamed, None) => WhenUnread::None,
     };
     // A client that is told nothing while it waits, and cannot ask for the same turn again, had better ask later.
+    // A session with an agent never queues.
     let when_away = match (answer, &turn_headers.key) {
+        _ if forge.is_some() => WhenAway::Fail,
         (AnswerMode::Whole, None) => WhenAway::Fail,
         (AnswerMode::Whole, Some(_)) | (AnswerMode::Streamed | AnswerMode::Background, _) => WhenAway::Wait,
     };

@@ -15,6 +15,10 @@ use super::{LogState, TurnLog};
 /// Bytes of all logs together. Above this, only short logs may grow.
 const ALL: usize = 16 * 1024 * 1024;
 
+/// Bytes of agents' own lines in all logs together. Beyond it they are dropped and counted, and nobody waits for that: the
+/// surface that passes them on says that its answer was cut.
+const ALL_RAW: usize = 96 * 1024 * 1024;
+
 /// Logs that may grow although the budget is used up, each up to the cap of one turn. So there is always one that comes
 /// to its end, and logs cannot all wait for each other.
 const BEYOND: usize = 1;
@@ -37,6 +41,8 @@ const STEP: usize = 4096;
 /// Bytes held by all logs of a process, and the limit for them.
 pub struct LogBudget {
     used: AtomicUsize,
+    /// Bytes of agents' own lines. Apart from the others, so that no turn waits because of them.
+    raw: AtomicUsize,
     all: usize,
     /// Wakes the turns that wait for the budget when a log is dropped.
     freed: Notify,
@@ -58,7 +64,7 @@ impl LogBudget {
     /// A budget of `all` bytes.
     pub fn new(all: usize) -> Self {
         let beyond = Arc::new(Semaphore::new(BEYOND));
-        Self { used: AtomicUsize::new(0), all, freed: Notify::new(), beyond }
+        Self { used: AtomicUsize::new(0), raw: AtomicUsize::new(0), all, freed: Notify::new(), beyond }
     }
 
     /// Bytes that all logs hold now.
@@ -76,13 +82,15 @@ impl LogBudget {
 pub(super) struct CountedBytes {
     budget: Arc<LogBudget>,
     bytes: usize,
+    /// Bytes of the agent's own lines.
+    raw: usize,
     /// Permit to grow although the budget is used up.
     beyond: Option<OwnedSemaphorePermit>,
 }
 
 impl CountedBytes {
     pub fn new(budget: Arc<LogBudget>) -> Self {
-        Self { budget, bytes: 0, beyond: None }
+        Self { budget, bytes: 0, raw: 0, beyond: None }
     }
 
     /// Gives the permit back: the log grows no more.
@@ -98,10 +106,19 @@ impl CountedBytes {
             self.budget.used.fetch_add(more, Ordering::Relaxed);
         }
     }
+
+    /// Charges the budget for a line of the agent itself. False if all logs together hold too much of that.
+    pub fn take_raw(&mut self, bytes: usize) -> bool {
+        let add = |held: usize| held.checked_add(bytes).filter(|held| *held <= ALL_RAW);
+        let is_taken = self.budget.raw.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
+        self.raw += if is_taken { bytes } else { 0 };
+        is_taken
+    }
 }
 
 impl Drop for CountedBytes {
     fn drop(&mut self) {
+        self.budget.raw.fetch_sub(self.raw, Ordering::Relaxed);
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
         self.budget.freed.notify_waiters();
     }
@@ -232,6 +249,18 @@ mod tests {
     use crate::turn_log::LogPosition;
 
     const KIB: usize = 1024;
+
+    #[test]
+    fn lines_of_agents_have_a_limit_of_their_own_over_all_logs() {
+        let budget = Arc::new(LogBudget::new(64 * KIB));
+        let (mut one, mut other) = (CountedBytes::new(budget.clone()), CountedBytes::new(budget.clone()));
+        assert!(one.take_raw(ALL_RAW - KIB));
+        assert!(!other.take_raw(2 * KIB) && other.take_raw(KIB) && !one.take_raw(1));
+        assert!(!one.take_raw(usize::MAX));
+        assert_eq!(budget.used(), 0, "no other turn waits because of them");
+        drop(one);
+        assert!(other.take_raw(ALL_RAW - KIB));
+    }
 
     fn says(log: &TurnLog, bytes: usize) {
         log.append(TurnEvent::Text(&"x".repeat(bytes))).unwrap();

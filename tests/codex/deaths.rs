@@ -124,3 +124,14 @@ async fn we_end_in_order_while_codex_answers() {
     assert!(end.contains("So far so"), "{end}\n{scene}");
     remembers(&scene).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_death_between_a_new_thread_and_its_turn_runs_nothing_and_loses_nothing() {
+    let mut scene = Scene::start().await;
+    let question = scene.gateway_dies_at("codex.thread_stored", "my name is Ann").await;
+    scene.answers_with(&question, INTERRUPTED).await;
+    assert!(scene.model.prompts().is_empty(), "nothing ran\n{scene}");
+    scene.model.answers(says(["Hello, Ann."]));
+    assert_eq!(scene.turn("my name is Ann, as I said").await, "Hello, Ann.");
+    remembers(&scene).await;
+}

@@ -159,6 +159,18 @@ impl Scene {
         gateway.dies().await;
     }
 
+    /// Starts the gateway, which dies by itself at this failpoint, and a next life that does not.
+    pub async fn gateway_dies_at(&mut self, point: &str, prompt: &str) -> EventId {
+        self.gateway_ends_by(Signal::KILL).await;
+        self.talaria.sets("TALARIA_FAILPOINT", Some(&format!("{point}:1")));
+        self.gateway_starts().await;
+        let question = self.says(prompt);
+        self.gateway.take().expect("it runs").dies().await;
+        self.talaria.sets("TALARIA_FAILPOINT", None);
+        self.gateway_starts().await;
+        question
+    }
+
     /// Waits until the gateway's log contains this.
     pub async fn logs(&mut self, words: &str) {
         self.gateway.as_mut().expect("it runs").logs(words).await;

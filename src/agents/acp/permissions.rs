@@ -8,12 +8,14 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use self::options::PermissionOptions;
 use super::tool_calls::ToolCall;
 use crate::access::{AppPermissions, PermissionDecision};
-use crate::agent::{AgentOutput, Ask, AskChoice, DenyReason};
+use crate::agent::{AgentOutput, AgentTurn, Ask, AskChoice, DenyReason};
 use crate::agents::sorted_json::text_field;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::util::code_span;
@@ -39,11 +41,12 @@ pub fn cancelled() -> Value {
     json!({ "outcome": { "outcome": "cancelled" } })
 }
 
-/// Answers one request. `call` is what is known about the call, `cwd` the folder of the session. Waits as long as people
-/// think; dropping the future withdraws the ask.
+/// Answers one request of a turn. `call` is what is known about the call, `cwd` the folder of the session. Waits as long as
+/// people think; dropping the future withdraws the ask.
 pub async fn answer(
     call: ToolCall,
     options: &Value,
+    turn: &AgentTurn,
     cwd: &str,
     policy: &AppPermissions,
     out: &dyn AgentOutput,
@@ -67,8 +70,14 @@ pub async fn answer(
     };
     let title = title_of(&call.kind);
     let shown = || code_span(if call.title.trim().is_empty() { &detail } else { &call.title }, SHOWN_CHARS);
+    let folder = Some(text_field(&call.raw_input, "cwd")).filter(|folder| !folder.trim().is_empty());
     match policy.decide(&detail) {
         PermissionDecision::Ask => {}
+        // The list was written for the folder of the session.
+        PermissionDecision::AllowOnce if folder.is_some_and(|folder| Path::new(folder) != Path::new(cwd)) => {
+        }
+        // The app has a policy of its own, which must agree: the engine answers the ask by it.
+        PermissionDecision::AllowOnce if turn.wants_raw => {}
         PermissionDecision::AllowOnce => {
             return match options.allow_once() {
                 Some(option) => allowed(option),
@@ -79,7 +88,6 @@ pub async fn answer(
     }
     let reason = [text_field(&call.raw_input, "description"), text_field(&call.raw_input, "reason")];
     let reason = reason.into_iter().find(|reason| !reason.trim().is_empty()).map(str::to_owned);
-    let folder = Some(text_field(&call.raw_input, "cwd")).filter(|folder| !folder.trim().is_empty());
     let ask = Ask {
         title: title.into(),
         detail: detail.clone(),

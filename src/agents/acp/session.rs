@@ -58,8 +58,29 @@ pub struct OpenSession {
 pub enum LoadError {
     /// The agent does not have it.
     Forgotten(RpcFault),
-    /// The agent did not answer in time, or ended.
+    /// The agent did not answer in time, ended, or failed for another reason, which may pass.
     Failed(RpcError),
+}
+
+/// Codes with which agents say that they do not have a conversation, or cannot open any again.
+const UNKNOWN_SESSION: [i64; 3] = [-32_002, -32_601, -32_602];
+
+/// Words of the same, of agents that give every fault one code.
+const UNKNOWN_WORDS: [&str; 6] = [
+    "not found",
+    "no rollout",
+    "invalid session",
+    "unknown session",
+    "no previous session",
+    "does not exist",
+];
+
+/// Whether the agent says that it does not have the conversation. A failure of any other kind may pass, and what the
+/// conversation knows must not be lost for it.
+fn is_unknown_session(fault: &RpcFault) -> bool {
+    let data = fault.data.as_ref().map(Value::to_string).unwrap_or_default();
+    let said = format!("{} {data}", fault.message).to_lowercase();
+    UNKNOWN_SESSION.contains(&fault.code) || UNKNOWN_WORDS.iter().any(|words| said.contains(words))
 }
 
 impl SessionReport {
@@ -120,7 +141,7 @@ impl AcpProcess {
                 self.session = Some(OpenSession { is_begun: true, ..OpenSession::read(id, &answer) });
                 Ok(())
             }
-            Err(RpcError::Fault(fault)) => Err(LoadError::Forgotten(fault)),
+            Err(RpcError::Fault(fault)) if is_unknown_session(&fault) => Err(LoadError::Forgotten(fault)),
             Err(error) => Err(LoadError::Failed(error)),
         }
     }
@@ -167,6 +188,25 @@ mod tests {
         assert_eq!(SessionReport::read(Some(&report.to_value())), Some(report));
         assert_eq!(SessionReport::read(Some(&json!({ "thread": "t" }))), None);
         assert_eq!(SessionReport::read(None), None);
+    }
+
+    #[test]
+    fn only_a_conversation_that_is_not_there_counts_as_forgotten() {
+        let fault = |code, message: &str, data| RpcFault { code, message: message.to_owned(), data };
+        for known in [
+            fault(-32_002, "Resource not found: s1", None),
+            fault(-32_602, "Invalid params", None),
+            fault(-32_603, "Internal error", Some(json!({ "details": "no rollout found for thread id s1" }))),
+            fault(
+                -32_603,
+                "Internal error",
+                Some(json!({ "details": "invalid session id: found `n` at 1" })),
+            ),
+        ] {
+            assert!(is_unknown_session(&known), "{known}");
+        }
+        let passing = fault(-32_603, "Internal error", Some(json!({ "details": "No space left on device" })));
+        assert!(!is_unknown_session(&passing));
     }
 
     #[test]

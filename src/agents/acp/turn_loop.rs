@@ -358,7 +358,8 @@ impl<'a> TurnLoop<'a> {
             let call = self.calls.requested(&params["toolCall"]);
             let policy = &run.agent.config.permissions;
             self.requests.begin(id, async move {
-                let answer = permissions::answer(call, &params["options"], cwd, policy, run.out).await;
+                let options = &params["options"];
+                let answer = permissions::answer(call, options, run.turn, cwd, policy, run.out).await;
                 RequestAnswer::Permission(answer)
             });
             return;

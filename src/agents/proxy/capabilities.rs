@@ -3,6 +3,8 @@
 //! No form of the response makes a turn fail. A capability that the response does not announce in a form that we
 //! understand is not used.
 
+use std::mem;
+
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,8 +25,6 @@ pub(super) struct KnownCapabilities {
     pub current: Option<UpstreamCapabilities>,
     /// The last report, for decisions that cannot wait for the next one.
     pub last: Option<UpstreamCapabilities>,
-    /// The upstream announced runs and refused to begin one.
-    pub has_no_runs: bool,
     /// Time when the upstream's address last refused a connection: no process listened there then.
     pub refused_at: Option<Instant>,
 }
@@ -45,16 +45,6 @@ pub(super) struct UpstreamCapabilities {
     pub approvals: bool,
     /// The upstream knows `GET /v1/capabilities`, so it knows the usual options of a request.
     pub answered: bool,
-}
-
-impl KnownCapabilities {
-    /// The upstream announced runs and has none.
-    pub fn without_runs(&mut self) {
-        self.has_no_runs = true;
-        for known in [&mut self.current, &mut self.last].into_iter().flatten() {
-            known.runs = false;
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -133,13 +123,18 @@ impl ProxyAgent {
             return Ok(known);
         }
         let Some(mut asked) = self.ask().await? else { return Ok(UpstreamCapabilities::default()) };
-        asked.runs &= !self.known().has_no_runs;
+        // A run is given our history instead of the upstream's own session, which also knows the tool calls of earlier turns:
+        // the operator decides whether that is worth it.
+        if mem::take(&mut asked.runs) && !asked.idempotent {
+            tracing::info!(
+                "the upstream can run turns in the background; `gateway.upstream: runs` uses that"
+            );
+        }
         tracing::info!(
             idempotent = asked.idempotent,
             sessions = asked.sessions,
             transcripts = asked.transcripts,
             approvals = asked.approvals,
-            runs = asked.runs,
             "the upstream said what it can do"
         );
         let mut known = self.known();

@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
+use talaria::access::AppPermissions;
 use talaria::agents::process::count_children;
 use talaria::config::ForgeConfig;
 
@@ -66,10 +67,17 @@ async fn a_session_that_cannot_be_loaded_is_closed_and_never_begins_anew() {
 
 #[tokio::test]
 async fn the_policy_of_the_app_answers_its_requests_for_permission() {
+    // Alone, the agent's own policy holds for rooms; an app's has to agree.
+    for own in [AppPermissions::Ask, AppPermissions::Allow(vec!["echo*".to_owned()])] {
+        the_policy_of_the_app_answers_beside(own).await;
+    }
+}
+
+async fn the_policy_of_the_app_answers_beside(own: AppPermissions) {
     let script = Script::default().turn("x", [Act::runs_if_allowed("echo hi", "hi"), Act::says(&["done"])]);
     let admin_token = Some(ADMIN.to_owned().into());
     let config = ForgeConfig { admin_token, ..ForgeConfig::default() };
-    let (scene, acp) = ForgeScene::acp_with(config, script).await;
+    let (scene, acp) = ForgeScene::acp_permitting(config, own, script).await;
     let body = json!({ "name": "trusted", "permissions": ["echo hi"] });
     let made =
         scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string()).send().await.unwrap();

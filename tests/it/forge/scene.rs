@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use talaria::access::AppPermissions;
 use talaria::agent::{AgentKind, AgentTable, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
 use talaria::agents::acp::AcpAgent;
@@ -50,13 +51,26 @@ impl ForgeScene {
     }
 
     pub async fn acp_with(config: ForgeConfig, script: AcpScript) -> (Self, ScriptedAgent) {
+        Self::acp_permitting(config, AppPermissions::Ask, script).await
+    }
+
+    /// The same, with a policy of the agent's own.
+    pub async fn acp_permitting(
+        config: ForgeConfig,
+        permissions: AppPermissions,
+        script: AcpScript,
+    ) -> (Self, ScriptedAgent) {
         let acp = ScriptedAgent::new(&script);
         let command = acp.command();
         let nobody = Scripted::new(AgentKind::Model, "nobody", RewindSupport::Possible, false);
         let build = move |services: &AgentServices| -> SharedAgent {
             // A forge session has a folder of its own; nothing is made here.
             let workspace = command.with_file_name("workspace");
-            Arc::new(AcpAgent::new(AcpConfig::new(command.display().to_string(), workspace), services))
+            let config = AcpConfig {
+                permissions: permissions.clone(),
+                ..AcpConfig::new(command.display().to_string(), workspace)
+            };
+            Arc::new(AcpAgent::new(config, services))
         };
         (Self::built(config, Setup::default(), nobody, build).await, acp)
     }

@@ -51,6 +51,14 @@ pub const TOOL_POINTS: [&str; 4] = ["model.answered", "turn.recorded", "tools.ca
 #[cfg(test)]
 const TERMINAL_POINTS: [&str; 2] = ["terminal.approved", "terminal.ended"];
 
+/// Points that only the switch of an agent to codex comes by. `control/codex.rs` dies there.
+#[cfg(test)]
+const SWITCH_POINTS: [&str; 2] = ["runtime.migrated", "runtime.stored"];
+
+/// The point that only a new thread of codex comes by. `tests/codex/deaths.rs` dies there.
+#[cfg(test)]
+const THREAD_POINT: &str = "codex.thread_stored";
+
 /// Points that no prompt comes by. The live tests die there.
 #[cfg(test)]
 const LIVE: [&str; 1] = ["deletion.more"];
@@ -89,6 +97,8 @@ fn the_table_has_every_failpoint_of_the_source() {
     known.extend(COMMAND_POINTS.map(str::to_owned));
     known.extend(TOOL_POINTS.map(str::to_owned));
     known.extend(TERMINAL_POINTS.map(str::to_owned));
+    known.extend(SWITCH_POINTS.map(str::to_owned));
+    known.push(THREAD_POINT.to_owned());
     found.sort();
     known.sort();
     assert_eq!(found, known);

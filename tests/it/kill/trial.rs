@@ -119,11 +119,12 @@ impl Trial {
         let environment = self.environment(&server, &nobody);
         let start = |death| Life::begin(home.path(), &with(death, &environment));
         let config = format!(
-            "gateway: {{fallback: {}, idle_timeout: {}}}\nplatforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: {MAX_TEXT}\n    \
+            "gateway: {{fallback: {}, idle_timeout: {}, upstream: {}}}\nplatforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: {MAX_TEXT}\n    \
              access: {{allow_all: true}}\n    limits: {{per_minute: 10000, per_hour: 100000}}\n",
             if self.stand_in { "local" } else { "none" },
             // A run that never began is looked for only so long.
             if self.kind == Kind::Runs { "5s" } else { "300s" },
+            if self.kind == Kind::Runs { "runs" } else { "auto" },
             network.socket().display(),
         );
         std::fs::write(home.path().join("talaria.yaml"), config).expect("the test's own folder");

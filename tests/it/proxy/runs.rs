@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::scripted_runs::{
-    self as scripted, FEATURES, agent, begun, capabilities_without, completed, event, gateway, repeated,
-    runs_begun, session, shown, state, text, tool_completed, tool_started, upstream, user, with_events,
+    self as scripted, agent, begun, completed, event, gateway, repeated, runs_begun, session, shown, state,
+    text, tool_completed, tool_started, upstream, user, with_events,
 };
 use crate::support::relay::{relay, relay_as};
-use crate::support::upstream::{Answer, Gate, Upstream};
+use crate::support::upstream::{Answer, Gate};
 
 /// A whole stream of these events.
 fn events(events: &[String]) -> Answer {
@@ -47,14 +47,12 @@ async fn a_turn_is_a_run_with_our_own_history() {
 }
 
 #[tokio::test]
-async fn a_server_that_lacks_a_part_of_it_is_asked_for_streams() {
-    for missing in FEATURES {
-        let upstream = Upstream::with_capabilities(capabilities_without(&[missing])).await;
-        let gateway = relay(&upstream.url(), None).await;
-        gateway.room().says("@ann", "hi").await;
-        gateway.room().shows("bot   ok").await;
-        assert_eq!((upstream.prompts().len(), runs_begun(&upstream)), (1, 0), "{missing}");
-    }
+async fn a_server_that_only_announces_runs_is_asked_for_streams() {
+    let upstream = upstream().await;
+    let gateway = relay(&upstream.url(), None).await;
+    gateway.room().says("@ann", "hi").await;
+    gateway.room().shows("bot   ok").await;
+    assert_eq!((upstream.prompts().len(), runs_begun(&upstream)), (1, 0));
 }
 
 #[tokio::test]
@@ -70,18 +68,6 @@ async fn the_configuration_can_choose() {
     gateway.room().says("@ann", "hi").await;
     gateway.room().shows("bot   Hi.").await;
     assert_eq!((upstream.questions(), runs_begun(&upstream)), (0, 1), "nobody has to be asked");
-}
-
-#[tokio::test]
-async fn a_server_that_announces_runs_and_has_none_is_asked_for_streams() {
-    let upstream = upstream().await;
-    upstream.answers_at("/v1/runs", [Answer::unknown()]);
-    let gateway = gateway(&upstream).await;
-    for prompt in ["hi", "and now?"] {
-        gateway.room().says("@ann", prompt).await;
-    }
-    upstream.has_prompts(2).await;
-    assert_eq!((runs_begun(&upstream), upstream.prompts().len()), (1, 2));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::TestGateway;
-use crate::support::relay::relay;
+use crate::support::relay::relay_as;
 use crate::support::upstream::{Answer, Upstream};
 
 /// The run of the first turn.
@@ -44,9 +44,9 @@ pub async fn with_events(events: Answer) -> Upstream {
     upstream
 }
 
-/// A gateway that relays to it.
+/// A gateway that relays to it, by runs.
 pub async fn gateway(upstream: &Upstream) -> TestGateway {
-    relay(&upstream.url(), Some("a key of our own, long enough")).await
+    relay_as(&upstream.url(), Some("a key of our own, long enough"), "gateway: {upstream: runs}\n").await
 }
 
 /// The answer to a request that begins a run.

@@ -61,7 +61,7 @@ impl Scene {
         let talaria = Talaria::new().var("GATEWAY_PROXY_KEY", KEY);
         let network = Network::listen(talaria.home());
         let config = format!(
-            "platforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
+            "gateway: {{upstream: runs}}\nplatforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
              limits: {{per_minute: 10000, per_hour: 100000}}\n",
             network.socket().display(),
         );

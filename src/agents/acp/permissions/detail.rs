@@ -9,10 +9,9 @@ use crate::agents::sorted_json::{list_field, sorted, text_field};
 
 /// Parameters that change nothing about an action: ids, times, words about it, and where it happens, which people are
 /// shown apart from it.
-const ASIDE: [&str; 14] = [
+const ASIDE: [&str; 13] = [
     "command",
     "cwd",
-    "workdir",
     "description",
     "reason",
     "call_id",

@@ -9,6 +9,7 @@ use super::*;
 use crate::access::{AppPermissions, GrantScope};
 use crate::agent::{AgentError, SessionMessage, TurnEvent};
 use crate::agents::acp::tool_calls::ToolCalls;
+use crate::ids::{AgentName, SessionId, TurnId};
 
 /// Answers each ask in the same way.
 struct Person {
@@ -49,7 +50,8 @@ async fn decided(
     policy: &AppPermissions,
 ) -> (PermissionAnswer, Vec<Ask>) {
     let person = Person { choice, asked: Mutex::default() };
-    let answering = answer(command("make"), options, "/ws", policy, &person);
+    let turn = AgentTurn::new(TurnId("t".to_owned()), AgentName::local(), SessionId("s".to_owned()));
+    let answering = answer(command("make"), options, &turn, "/ws", policy, &person);
     let answer = tokio::time::timeout(Duration::from_secs(5), answering).await.unwrap();
     (answer, person.asked.into_inner())
 }

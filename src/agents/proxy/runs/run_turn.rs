@@ -25,7 +25,6 @@ use crate::agent::{AgentError, AgentErrorKind, AgentOutput, AgentTurn, AttemptKi
 use crate::agents::proxy::approvals::PendingApprovals;
 use crate::agents::proxy::capabilities::{ANSWER, body};
 use crate::agents::proxy::{ProxyAgent, WHO};
-use crate::config::UpstreamSetting;
 use crate::i18n::TextKey;
 use crate::openai::error;
 use crate::openai::event_stream::EventStream;
@@ -162,16 +161,7 @@ impl ProxyAgent {
             }
             Err(NotBegun::Silent) => Err(never_twice(error::broken(TextKey::BrokeServerSilent))),
             Err(NotBegun::Unreadable) => Err(never_twice(error::broken(TextKey::BrokeOff))),
-            Err(NotBegun::Refused(response)) => {
-                let has_no_runs = matches!(response.status().as_u16(), 404 | 405);
-                let error = self.events().refusal(*response).await;
-                if has_no_runs && self.config.upstream == UpstreamSetting::Auto {
-                    tracing::warn!("the upstream announces runs and has none; it is asked for streams");
-                    self.known().without_runs();
-                    return Err(AgentError { kind: AgentErrorKind::PrepareAgain, ..error });
-                }
-                Err(never_twice(error))
-            }
+            Err(NotBegun::Refused(response)) => Err(never_twice(self.events().refusal(*response).await)),
         }
     }
 
