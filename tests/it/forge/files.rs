@@ -1,7 +1,12 @@
 //! Uploaded files: their bounds, their owner, and what an agent gets of them.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use reqwest::{Body, Method, Response};
 use serde_json::{Value, json};
+
+use talaria::store::ForgeFile;
 
 use super::scene::{ForgeScene, error};
 use crate::support::served::json;
@@ -60,6 +65,99 @@ async fn a_file_is_there_for_the_agent_and_its_path_stands_before_the_prompt() {
     let answer = scene.post("/run", &json!({ "prompt": "run", "files": [tokens[0]] })).await;
     assert_eq!(answer.status(), 200);
     assert!(scene.agent.heard()[1].prompt.contains("x.txt"));
+}
+
+/// All paths below the folders of sessions.
+fn in_sessions(scene: &ForgeScene) -> BTreeSet<PathBuf> {
+    let mut waiting = vec![scene.served.gateway.home().join("forge/sessions")];
+    let mut found = BTreeSet::new();
+    while let Some(folder) = waiting.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path.clone());
+            }
+            found.insert(path);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_refused_turn_leaves_no_files() {
+    let scene = ForgeScene::start().await;
+    let id = scene.begin().await;
+    let file = token_of(&scene, "x.txt", "one").await;
+    let path = format!("/sessions/{id}/turn");
+    let ask = |path: &str, body: &Value| {
+        let request = scene.request(&scene.app, Method::POST, path).header("idempotency-key", "k");
+        request.body(body.to_string()).send()
+    };
+    let first = json!({ "prompt": "slow", "files": [file] });
+    let script = scene.says().says(["a"]).then_hangs();
+    let running = tokio::spawn(ask(&path, &first));
+    script.is_hanging().await;
+    let before = in_sessions(&scene);
+    assert!(before.iter().any(|path| path.ends_with("x.txt")));
+    let busy = scene.post(&path, &first).await;
+    assert_eq!(error(busy, 409).await, "turn_in_progress");
+    assert_eq!(ask(&path, &json!({ "prompt": "other", "files": [file] })).await.unwrap().status(), 422);
+    assert_eq!(in_sessions(&scene), before);
+    // An equal request gets the answer of the turn that runs, and copies nothing either.
+    let again = tokio::spawn(ask(&path, &first));
+    script.goes_on();
+    let (one, two) = (running.await.unwrap().unwrap(), again.await.unwrap().unwrap());
+    assert_eq!(json(one).await["turn_index"], json(two).await["turn_index"]);
+    assert_eq!(in_sessions(&scene), before);
+    assert_eq!(scene.agent.heard().len(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_one_too_many_leaves_no_files() {
+    let scene = ForgeScene::one_turn_at_a_time().await;
+    let (id, other) = (scene.begin().await, scene.begin().await);
+    let file = token_of(&scene, "x.txt", "one").await;
+    let script = scene.says().says(["a"]).then_hangs();
+    let request = scene.request(&scene.app, Method::POST, &format!("/sessions/{other}/turn"));
+    let running = tokio::spawn(request.body(json!({ "prompt": "slow" }).to_string()).send());
+    script.is_hanging().await;
+    let with_file = json!({ "prompt": "x", "files": [file] });
+    let path = format!("/sessions/{id}/turn");
+    error(scene.post(&path, &with_file).await, 429).await;
+    error(scene.post("/run", &with_file).await, 429).await;
+    scene.served.until(async || in_sessions(&scene).iter().all(|path| !path.ends_with("x.txt"))).await;
+    script.goes_on();
+    assert_eq!(running.await.unwrap().unwrap().status(), 200);
+    assert_eq!(scene.post(&path, &with_file).await.status(), 200);
+    assert!(in_sessions(&scene).iter().any(|path| path.ends_with("x.txt")));
+}
+
+#[tokio::test]
+async fn a_turn_names_each_file_once_and_has_a_bound_for_all_of_them() {
+    let scene = ForgeScene::start().await;
+    let path = format!("/sessions/{}/turn", scene.begin().await);
+    let file = token_of(&scene, "x.txt", "one").await;
+    error(scene.post(&path, &json!({ "prompt": "x", "files": [file, file] })).await, 400).await;
+    let large: Vec<_> = (0..3).map(|_| talaria::token::make_for_file().unwrap()).collect();
+    for token in &large {
+        let row = ForgeFile {
+            digest: talaria::token::file_name(token).unwrap(),
+            app: "forge".to_owned(),
+            name: "large".to_owned(),
+            size: 70 * 1024 * 1024,
+            expires: i64::MAX,
+        };
+        scene.served.gateway.store().write(move |tx| tx.add_forge_file(&row)).await.unwrap();
+    }
+    let refused = scene.post(&path, &json!({ "prompt": "x", "files": large })).await;
+    assert_eq!(error(refused, 413).await, "files_too_large");
+    assert_eq!(
+        error(scene.post("/run", &json!({ "prompt": "x", "files": large })).await, 413).await,
+        "files_too_large"
+    );
+    // The session's own folder at most; that of the run goes.
+    scene.served.until(async || in_sessions(&scene).len() <= 1).await;
+    assert!(scene.agent.heard().is_empty());
 }
 
 #[tokio::test]
@@ -135,7 +233,7 @@ async fn an_app_cannot_fill_the_disk() {
     let scene = ForgeScene::start().await;
     let filled = scene.served.gateway.store().write(|tx| {
         for number in 0..200 {
-            tx.add_forge_file(&talaria::store::ForgeFile {
+            tx.add_forge_file(&ForgeFile {
                 digest: number.to_string(),
                 app: "forge".to_owned(),
                 name: "x".to_owned(),
