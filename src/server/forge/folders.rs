@@ -68,9 +68,10 @@ impl ForgeFolders {
         on_disk(move || make(&folder)).await
     }
 
-    /// Removes the folders of sessions that are gone and files that nobody knows. What cannot be removed is tried again by
-    /// the next sweep.
+    /// Removes the folders of sessions that are gone, files that have ended, and files that nobody knows. What cannot be
+    /// removed is tried again by the next sweep.
     pub async fn remove_abandoned(&self, store: &Store) -> Result<(), ApiError> {
+        self.remove_ended(store).await?;
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         // Listed before the store is read: a folder is made only after its row, and a file long before it is old.
         let found = on_disk(move || Ok((names(&sessions)?, names(&uploads)?))).await?;
@@ -90,6 +91,28 @@ impl ForgeFolders {
             Ok(())
         })
         .await
+    }
+
+    /// Removes the bytes of uploads that have ended, and then their rows.
+    async fn remove_ended(&self, store: &Store) -> Result<(), ApiError> {
+        let ended = store.read(|tx| tx.ended_forge_files()).await?;
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let uploads = self.uploads_folder();
+        let removed = on_disk(move || {
+            let is_removed = |name: &String| match fs::remove_file(uploads.join(name)) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+                Err(error) => {
+                    tracing::warn!(name, %error, "an uploaded file that has ended cannot be removed");
+                    false
+                }
+            };
+            Ok(ended.into_iter().filter(is_removed).collect::<Vec<_>>())
+        });
+        let removed = removed.await?;
+        Ok(store.write(move |tx| tx.forget_forge_files(&removed)).await?)
     }
 
     /// Removes the folder of a session that is gone.
@@ -194,5 +217,26 @@ mod tests {
             &std::fs::metadata(root.path().join("sessions")).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[tokio::test]
+    async fn the_bytes_of_an_upload_that_has_ended_go_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&root.path().join("state.db")).unwrap();
+        let folders = ForgeFolders::new(root.path());
+        folders.make_for_uploads().await.unwrap();
+        for (digest, expires) in [("ended", 100), ("kept", 101)] {
+            std::fs::write(folders.of_upload(digest), "x").unwrap();
+            let (digest, app, name) = (digest.to_owned(), "forge".to_owned(), "x".to_owned());
+            let file = store::ForgeFile { digest, app, name, size: 1, expires };
+            let most = store::FileUse { files: 2, bytes: 2 };
+            assert!(store.write(move |tx| tx.add_forge_file(&file, most)).await.unwrap());
+        }
+        for _ in 0..2 {
+            store.write(|tx| tx.prune_forge_files(100)).await.unwrap();
+            folders.remove_abandoned(&store).await.unwrap();
+            assert!(!folders.of_upload("ended").exists() && folders.of_upload("kept").exists());
+            assert_eq!(store.read(|tx| tx.forge_file_names()).await.unwrap(), ["kept"]);
+        }
     }
 }

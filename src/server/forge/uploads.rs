@@ -89,8 +89,7 @@ pub async fn upload(
     let app = caller.app().to_owned();
     let used = server.store.read(move |tx| tx.forge_file_use(&app)).await?;
     if used.files >= MOST.files || used.bytes + length.unwrap_or_default() > MOST.bytes {
-        let message = "This app has sent too many files that are still kept; some of them must expire first";
-        return Err(ApiError::busy(message, AGAIN));
+        return Err(too_many());
     }
     server.forge.make_for_uploads().await?;
     let token = token::make_for_file().map_err(ApiError::mistake)?;
@@ -111,7 +110,9 @@ pub async fn upload(
         size: received.size,
         expires: unix_now() + ttl_secs,
     };
-    server.store.write(move |tx| tx.add_forge_file(&file)).await?;
+    if !server.store.write(move |tx| tx.add_forge_file(&file, MOST)).await? {
+        return Err(too_many());
+    }
     unfinished.path = None;
     Ok(Json(UploadedFile { ok: true, file_token: token, ttl_secs, size: received.size }))
 }
@@ -265,6 +266,11 @@ fn no_form() -> ApiError {
 fn too_large() -> ApiError {
     let message = format!("The file is larger than {LARGEST} bytes");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "file_too_large", message)
+}
+
+fn too_many() -> ApiError {
+    let message = "This app has sent too many files that are still kept; some of them must expire first";
+    ApiError::busy(message, AGAIN)
 }
 
 fn too_slow() -> ApiError {

@@ -1,12 +1,16 @@
 //! Uploaded files: their bounds, their owner, and what an agent gets of them.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::PathBuf;
 
+use futures_util::{StreamExt as _, stream};
 use reqwest::{Body, Method, Response};
 use serde_json::{Value, json};
 
-use talaria::store::ForgeFile;
+use talaria::store::{FileUse, ForgeFile};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::scene::{ForgeScene, error};
 use crate::support::served::json;
@@ -43,6 +47,55 @@ async fn token_of(scene: &ForgeScene, name: &str, content: &str) -> String {
 
 fn uploads(scene: &ForgeScene) -> usize {
     std::fs::read_dir(scene.served.gateway.home().join("forge/uploads")).map_or(0, Iterator::count)
+}
+
+/// More than any app has.
+const ANY: FileUse = FileUse { files: u64::MAX, bytes: u64::MAX };
+
+/// Stores rows of files of the app.
+async fn fill(scene: &ForgeScene, count: u64) {
+    let filled = scene.served.gateway.store().write(move |tx| {
+        for number in 0..count {
+            let (digest, app, name) = (number.to_string(), "forge".to_owned(), "x".to_owned());
+            tx.add_forge_file(&ForgeFile { digest, app, name, size: 1, expires: i64::MAX }, ANY)?;
+        }
+        Ok(())
+    });
+    filled.await.unwrap();
+}
+
+/// An upload whose end comes when the gate opens.
+fn send_half(scene: &ForgeScene, key: &str, gate: &watch::Receiver<bool>) -> JoinHandle<Response> {
+    let body = form("x.txt", b"one", &[]);
+    let (begin, end) = body.split_at(body.len() - 10);
+    let (begin, end) = (begin.to_owned(), end.to_owned());
+    let mut gate = gate.clone();
+    let end = async move {
+        gate.wait_for(|is_open| *is_open).await.unwrap();
+        end
+    };
+    let pieces = stream::once(async { begin }).chain(stream::once(end)).map(Ok::<_, Infallible>);
+    let kind = format!("multipart/form-data; boundary={BOUNDARY}");
+    let request = scene.request(key, Method::POST, "/files").header("content-type", kind);
+    let sending = request.body(Body::wrap_stream(pieces)).send();
+    tokio::spawn(async { sending.await.unwrap() })
+}
+
+#[tokio::test]
+async fn uploads_at_the_same_time_do_not_pass_the_limit_together() {
+    let scene = ForgeScene::start().await;
+    fill(&scene, 199).await;
+    let (open, gate) = watch::channel(false);
+    let sent = [send_half(&scene, &scene.app, &gate), send_half(&scene, &scene.app, &gate)];
+    scene.served.until(async || uploads(&scene) == 2).await;
+    open.send(true).unwrap();
+    let mut answers = Vec::new();
+    for sent in sent {
+        answers.push(sent.await.unwrap().status().as_u16());
+    }
+    answers.sort_unstable();
+    assert_eq!(answers, [200, 429]);
+    assert_eq!(uploads(&scene), 1, "the refused one leaves nothing");
 }
 
 #[tokio::test]
@@ -147,7 +200,7 @@ async fn a_turn_names_each_file_once_and_has_a_bound_for_all_of_them() {
             size: 70 * 1024 * 1024,
             expires: i64::MAX,
         };
-        scene.served.gateway.store().write(move |tx| tx.add_forge_file(&row)).await.unwrap();
+        scene.served.gateway.store().write(move |tx| tx.add_forge_file(&row, ANY)).await.unwrap();
     }
     let refused = scene.post(&path, &json!({ "prompt": "x", "files": large })).await;
     assert_eq!(error(refused, 413).await, "files_too_large");
@@ -181,6 +234,7 @@ async fn a_token_says_nothing_and_is_the_apps_own() {
     assert_eq!(uploads(&scene), 1);
     let own = scene.begin().await;
     scene.sweep_after(61).await;
+    assert_eq!(uploads(&scene), 0);
     let body = json!({ "prompt": "x", "files": [token] });
     assert_eq!(error(scene.post(&format!("/sessions/{own}/turn"), &body).await, 400).await, "unknown_file");
 }
@@ -231,19 +285,7 @@ async fn a_large_file_goes_past_the_limit_of_other_bodies_and_one_that_is_too_la
 #[tokio::test]
 async fn an_app_cannot_fill_the_disk() {
     let scene = ForgeScene::start().await;
-    let filled = scene.served.gateway.store().write(|tx| {
-        for number in 0..200 {
-            tx.add_forge_file(&ForgeFile {
-                digest: number.to_string(),
-                app: "forge".to_owned(),
-                name: "x".to_owned(),
-                size: 1,
-                expires: i64::MAX,
-            })?;
-        }
-        Ok(())
-    });
-    filled.await.unwrap();
+    fill(&scene, 200).await;
     let refused = send(&scene, &scene.app, form("a", b"1", &[])).await;
     assert!(refused.headers().contains_key("retry-after"));
     error(refused, 429).await;
