@@ -3,7 +3,7 @@
 //! `sessions/<name>` is the working folder of a session, for its agent alone; `uploads/<digest>` is an uploaded file. All
 //! calls that touch the disk run on blocking threads. Whatever no row of the store knows is removed by the sweeper.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::ids::SessionId;
 use crate::server::ApiError;
@@ -20,6 +19,9 @@ use crate::store::{self, Store};
 
 /// Uploads at once, of all apps.
 const UPLOADS: usize = 16;
+
+/// Uploads at once, of one app: others must find a slot while it sends slowly.
+const UPLOADS_OF_APP: usize = 4;
 
 /// Age at which a file that no row knows is nobody's. An upload that is under way is younger: it has a deadline.
 const ABANDONED: Duration = Duration::from_secs(20 * 60);
@@ -29,14 +31,14 @@ pub struct ForgeFolders {
     root: PathBuf,
     /// Folders of sessions whose rows are about to be stored.
     held: Arc<Mutex<HashSet<String>>>,
-    /// One permit for each upload.
-    pub uploads: Arc<Semaphore>,
+    /// Uploads under way, by app. An app without one has no entry.
+    uploads: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl ForgeFolders {
     /// Folders below `root`. Nothing is made yet.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), held: Arc::default(), uploads: Arc::new(Semaphore::new(UPLOADS)) }
+        Self { root: root.to_owned(), held: Arc::default(), uploads: Arc::default() }
     }
 
     /// The working folder of a session.
@@ -60,6 +62,17 @@ impl ForgeFolders {
         let name = store::folder_name(session).0;
         self.held.lock().insert(name.clone());
         FolderHold { held: self.held.clone(), name }
+    }
+
+    /// Takes a slot for an upload of an app; `None` if the app or all of them have too many.
+    pub fn begin_upload(&self, app: &str) -> Option<UploadSlot> {
+        let mut uploads = self.uploads.lock();
+        let own = uploads.get(app).copied().unwrap_or_default();
+        if own >= UPLOADS_OF_APP || uploads.values().sum::<usize>() >= UPLOADS {
+            return None;
+        }
+        uploads.insert(app.to_owned(), own + 1);
+        Some(UploadSlot { uploads: self.uploads.clone(), app: app.to_owned() })
     }
 
     /// Makes the folder of uploads, unless it is there.
@@ -144,6 +157,22 @@ pub struct FolderHold {
 impl Drop for FolderHold {
     fn drop(&mut self) {
         self.held.lock().remove(&self.name);
+    }
+}
+
+/// One upload under way, until it is dropped.
+pub struct UploadSlot {
+    uploads: Arc<Mutex<HashMap<String, usize>>>,
+    app: String,
+}
+
+impl Drop for UploadSlot {
+    fn drop(&mut self) {
+        let mut uploads = self.uploads.lock();
+        match uploads.get_mut(&self.app) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(uploads.remove(&self.app)),
+        }
     }
 }
 
@@ -238,5 +267,21 @@ mod tests {
             assert!(!folders.of_upload("ended").exists() && folders.of_upload("kept").exists());
             assert_eq!(store.read(|tx| tx.forge_file_names()).await.unwrap(), ["kept"]);
         }
+    }
+
+    #[test]
+    fn no_app_takes_all_slots_for_uploads() {
+        let folders = ForgeFolders::new(Path::new("/nowhere"));
+        let mut slots = Vec::new();
+        for app in ["a", "b", "c", "d"] {
+            slots.extend((0..UPLOADS_OF_APP).map(|_| folders.begin_upload(app).unwrap()));
+            assert!(folders.begin_upload(app).is_none());
+        }
+        assert!(folders.begin_upload("e").is_none(), "all are taken");
+        slots.pop();
+        slots.push(folders.begin_upload("e").unwrap());
+        assert!(folders.begin_upload("d").is_none());
+        slots.clear();
+        assert!(folders.uploads.lock().is_empty());
     }
 }

@@ -292,3 +292,20 @@ async fn an_app_cannot_fill_the_disk() {
     let other: Value = json(send(&scene, &scene.other, form("a", b"1", &[])).await).await;
     assert_eq!(other["ok"], true, "another app is not affected");
 }
+
+#[tokio::test]
+async fn an_app_that_sends_slowly_leaves_slots_to_others() {
+    let scene = ForgeScene::start().await;
+    let (open, gate) = watch::channel(false);
+    let sent: Vec<_> = (0..4).map(|_| send_half(&scene, &scene.app, &gate)).collect();
+    scene.served.until(async || uploads(&scene) == 4).await;
+    let refused = send(&scene, &scene.app, form("a", b"1", &[])).await;
+    assert!(refused.headers().contains_key("retry-after"));
+    error(refused, 429).await;
+    assert_eq!(send(&scene, &scene.other, form("a", b"1", &[])).await.status(), 200);
+    open.send(true).unwrap();
+    for sent in sent {
+        assert_eq!(sent.await.unwrap().status(), 200);
+    }
+    assert_eq!(send(&scene, &scene.app, form("a", b"1", &[])).await.status(), 200);
+}
