@@ -4,8 +4,11 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{Result, Tx};
 
-/// Files that one sweep forgets. Other writers wait for it.
+/// Files that one sweep ends. Other writers wait for it.
 const AT_ONCE: i64 = 200;
+
+/// `expires` of a file that has ended.
+const ENDED: i64 = 0;
 
 /// An uploaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +35,19 @@ pub struct FileUse {
 }
 
 impl Tx<'_> {
-    /// Stores that a file was uploaded.
-    pub fn add_forge_file(&self, file: &ForgeFile) -> Result<()> {
+    /// Stores that a file was uploaded, unless its app would then have more than `most`; returns whether it was stored. An
+    /// app's uploads end in any order, so only this count is certain.
+    pub fn add_forge_file(&self, file: &ForgeFile, most: FileUse) -> Result<bool> {
+        let used = self.forge_file_use(&file.app)?;
+        if used.files >= most.files || used.bytes.saturating_add(file.size) > most.bytes {
+            return Ok(false);
+        }
         self.conn
             .prepare_cached(
                 "INSERT INTO forge_files (digest, app, name, size, expires) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![file.digest, file.app, file.name, file.size, file.expires])?;
-        Ok(())
+        Ok(true)
     }
 
     /// The file of an app with this digest, if its time is not over.
@@ -60,7 +68,7 @@ impl Tx<'_> {
         Ok(found.optional()?)
     }
 
-    /// How much an app has uploaded that is still there.
+    /// How much an app has uploaded whose bytes are still there.
     pub fn forge_file_use(&self, app: &str) -> Result<FileUse> {
         let mut query = self
             .conn
@@ -68,14 +76,30 @@ impl Tx<'_> {
         Ok(query.query_row([app], |row| Ok(FileUse { files: row.get(0)?, bytes: row.get(1)? }))?)
     }
 
-    /// Forgets files whose time is over.
+    /// Ends files whose time is over: [`Tx::ended_forge_files`] has them until their bytes are removed. Until then they
+    /// count as used, and a process that ends in between loses none.
     pub fn prune_forge_files(&self, now: i64) -> Result<()> {
         self.conn
             .prepare_cached(
-                "DELETE FROM forge_files WHERE digest IN
-                     (SELECT digest FROM forge_files WHERE expires <= ?1 LIMIT ?2)",
+                "UPDATE forge_files SET expires = ?3 WHERE digest IN
+                     (SELECT digest FROM forge_files WHERE expires <= ?1 AND expires > ?3 LIMIT ?2)",
             )?
-            .execute([now, AT_ONCE])?;
+            .execute([now, AT_ONCE, ENDED])?;
+        Ok(())
+    }
+
+    /// Digests of files that have ended and whose bytes are to be removed.
+    pub fn ended_forge_files(&self) -> Result<Vec<String>> {
+        let mut query =
+            self.conn.prepare_cached("SELECT digest FROM forge_files WHERE expires <= ?1 LIMIT ?2")?;
+        let rows = query.query_map([ENDED, AT_ONCE], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Forgets files whose bytes are removed.
+    pub fn forget_forge_files(&self, digests: &[String]) -> Result<()> {
+        let mut delete = self.conn.prepare_cached("DELETE FROM forge_files WHERE digest = ?1")?;
+        digests.iter().try_for_each(|digest| delete.execute([digest]).map(drop))?;
         Ok(())
     }
 
@@ -92,28 +116,51 @@ mod tests {
     use super::*;
     use crate::store::tests::temporary;
 
+    const MOST: FileUse = FileUse { files: 2, bytes: 10 };
+
+    fn file(digest: &str, app: &str, size: u64) -> ForgeFile {
+        let (digest, app, name) = (digest.to_owned(), app.to_owned(), "x.txt".to_owned());
+        ForgeFile { digest, app, name, size, expires: 100 }
+    }
+
     #[tokio::test]
     async fn a_file_is_its_apps_own_and_has_its_time() {
         let (_dir, store) = temporary();
         store
             .write(|tx| {
-                let file = ForgeFile {
-                    digest: "d".to_owned(),
-                    app: "forge".to_owned(),
-                    name: "x.txt".to_owned(),
-                    size: 7,
-                    expires: 100,
-                };
-                tx.add_forge_file(&file)?;
+                let file = file("d", "forge", 7);
+                assert!(tx.add_forge_file(&file, MOST)?);
                 assert_eq!(tx.forge_file("forge", "d", 99)?, Some(file));
                 assert_eq!(tx.forge_file("forge", "d", 100)?, None);
                 assert_eq!(tx.forge_file("other", "d", 99)?, None);
                 assert_eq!(tx.forge_file_use("forge")?, FileUse { files: 1, bytes: 7 });
                 assert_eq!(tx.forge_file_use("other")?, FileUse::default());
                 tx.prune_forge_files(99)?;
-                assert_eq!(tx.forge_file_names()?, ["d"]);
+                assert!(tx.ended_forge_files()?.is_empty());
                 tx.prune_forge_files(100)?;
-                assert!(tx.forge_file_names()?.is_empty());
+                // It counts until its bytes are gone, but nobody gets it any more.
+                assert_eq!(tx.ended_forge_files()?, ["d"]);
+                assert_eq!(tx.forge_file("forge", "d", 99)?, None);
+                assert_eq!(tx.forge_file_use("forge")?, FileUse { files: 1, bytes: 7 });
+                tx.forget_forge_files(&["d".to_owned()])?;
+                assert!(tx.forge_file_names()?.is_empty() && tx.ended_forge_files()?.is_empty());
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_app_has_so_many_files_and_bytes_and_no_more() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                assert!(tx.add_forge_file(&file("a", "forge", 6), MOST)?);
+                assert!(!tx.add_forge_file(&file("b", "forge", 5), MOST)?, "too many bytes");
+                assert!(tx.add_forge_file(&file("b", "forge", 4), MOST)?);
+                assert!(!tx.add_forge_file(&file("c", "forge", 0), MOST)?, "too many files");
+                assert!(tx.add_forge_file(&file("c", "other", 10), MOST)?, "the other app's own");
+                assert_eq!(tx.forge_file_use("forge")?, FileUse { files: 2, bytes: 10 });
                 Ok(())
             })
             .await

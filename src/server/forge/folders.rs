@@ -3,7 +3,7 @@
 //! `sessions/<name>` is the working folder of a session, for its agent alone; `uploads/<digest>` is an uploaded file. All
 //! calls that touch the disk run on blocking threads. Whatever no row of the store knows is removed by the sweeper.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::ids::SessionId;
 use crate::server::ApiError;
@@ -20,6 +19,9 @@ use crate::store::{self, Store};
 
 /// Uploads at once, of all apps.
 const UPLOADS: usize = 16;
+
+/// Uploads at once, of one app: others must find a slot while it sends slowly.
+const UPLOADS_OF_APP: usize = 4;
 
 /// Age at which a file that no row knows is nobody's. An upload that is under way is younger: it has a deadline.
 const ABANDONED: Duration = Duration::from_secs(20 * 60);
@@ -29,14 +31,14 @@ pub struct ForgeFolders {
     root: PathBuf,
     /// Folders of sessions whose rows are about to be stored.
     held: Arc<Mutex<HashSet<String>>>,
-    /// One permit for each upload.
-    pub uploads: Arc<Semaphore>,
+    /// Uploads under way, by app. An app without one has no entry.
+    uploads: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl ForgeFolders {
     /// Folders below `root`. Nothing is made yet.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), held: Arc::default(), uploads: Arc::new(Semaphore::new(UPLOADS)) }
+        Self { root: root.to_owned(), held: Arc::default(), uploads: Arc::default() }
     }
 
     /// The working folder of a session.
@@ -62,15 +64,27 @@ impl ForgeFolders {
         FolderHold { held: self.held.clone(), name }
     }
 
+    /// Takes a slot for an upload of an app; `None` if the app or all of them have too many.
+    pub fn begin_upload(&self, app: &str) -> Option<UploadSlot> {
+        let mut uploads = self.uploads.lock();
+        let own = uploads.get(app).copied().unwrap_or_default();
+        if own >= UPLOADS_OF_APP || uploads.values().sum::<usize>() >= UPLOADS {
+            return None;
+        }
+        uploads.insert(app.to_owned(), own + 1);
+        Some(UploadSlot { uploads: self.uploads.clone(), app: app.to_owned() })
+    }
+
     /// Makes the folder of uploads, unless it is there.
     pub async fn make_for_uploads(&self) -> Result<(), ApiError> {
         let folder = self.uploads_folder();
         on_disk(move || make(&folder)).await
     }
 
-    /// Removes the folders of sessions that are gone and files that nobody knows. What cannot be removed is tried again by
-    /// the next sweep.
+    /// Removes the folders of sessions that are gone, files that have ended, and files that nobody knows. What cannot be
+    /// removed is tried again by the next sweep.
     pub async fn remove_abandoned(&self, store: &Store) -> Result<(), ApiError> {
+        self.remove_ended(store).await?;
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         // Listed before the store is read: a folder is made only after its row, and a file long before it is old.
         let found = on_disk(move || Ok((names(&sessions)?, names(&uploads)?))).await?;
@@ -90,6 +104,28 @@ impl ForgeFolders {
             Ok(())
         })
         .await
+    }
+
+    /// Removes the bytes of uploads that have ended, and then their rows.
+    async fn remove_ended(&self, store: &Store) -> Result<(), ApiError> {
+        let ended = store.read(|tx| tx.ended_forge_files()).await?;
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let uploads = self.uploads_folder();
+        let removed = on_disk(move || {
+            let is_removed = |name: &String| match fs::remove_file(uploads.join(name)) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+                Err(error) => {
+                    tracing::warn!(name, %error, "an uploaded file that has ended cannot be removed");
+                    false
+                }
+            };
+            Ok(ended.into_iter().filter(is_removed).collect::<Vec<_>>())
+        });
+        let removed = removed.await?;
+        Ok(store.write(move |tx| tx.forget_forge_files(&removed)).await?)
     }
 
     /// Removes the folder of a session that is gone.
@@ -121,6 +157,22 @@ pub struct FolderHold {
 impl Drop for FolderHold {
     fn drop(&mut self) {
         self.held.lock().remove(&self.name);
+    }
+}
+
+/// One upload under way, until it is dropped.
+pub struct UploadSlot {
+    uploads: Arc<Mutex<HashMap<String, usize>>>,
+    app: String,
+}
+
+impl Drop for UploadSlot {
+    fn drop(&mut self) {
+        let mut uploads = self.uploads.lock();
+        match uploads.get_mut(&self.app) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(uploads.remove(&self.app)),
+        }
     }
 }
 
@@ -194,5 +246,42 @@ mod tests {
             &std::fs::metadata(root.path().join("sessions")).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[tokio::test]
+    async fn the_bytes_of_an_upload_that_has_ended_go_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&root.path().join("state.db")).unwrap();
+        let folders = ForgeFolders::new(root.path());
+        folders.make_for_uploads().await.unwrap();
+        for (digest, expires) in [("ended", 100), ("kept", 101)] {
+            std::fs::write(folders.of_upload(digest), "x").unwrap();
+            let (digest, app, name) = (digest.to_owned(), "forge".to_owned(), "x".to_owned());
+            let file = store::ForgeFile { digest, app, name, size: 1, expires };
+            let most = store::FileUse { files: 2, bytes: 2 };
+            assert!(store.write(move |tx| tx.add_forge_file(&file, most)).await.unwrap());
+        }
+        for _ in 0..2 {
+            store.write(|tx| tx.prune_forge_files(100)).await.unwrap();
+            folders.remove_abandoned(&store).await.unwrap();
+            assert!(!folders.of_upload("ended").exists() && folders.of_upload("kept").exists());
+            assert_eq!(store.read(|tx| tx.forge_file_names()).await.unwrap(), ["kept"]);
+        }
+    }
+
+    #[test]
+    fn no_app_takes_all_slots_for_uploads() {
+        let folders = ForgeFolders::new(Path::new("/nowhere"));
+        let mut slots = Vec::new();
+        for app in ["a", "b", "c", "d"] {
+            slots.extend((0..UPLOADS_OF_APP).map(|_| folders.begin_upload(app).unwrap()));
+            assert!(folders.begin_upload(app).is_none());
+        }
+        assert!(folders.begin_upload("e").is_none(), "all are taken");
+        slots.pop();
+        slots.push(folders.begin_upload("e").unwrap());
+        assert!(folders.begin_upload("d").is_none());
+        slots.clear();
+        assert!(folders.uploads.lock().is_empty());
     }
 }

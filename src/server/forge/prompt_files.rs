@@ -3,60 +3,179 @@
 //! A copy, not a link: the agent may change it, and the upload must stay as it was sent.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
 
 use axum::http::StatusCode;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
+use talaria_platform::spawn_task;
 
+use super::busy;
 use super::folders::on_disk;
-use crate::ids::SessionId;
+use crate::ids::{SessionId, TurnId};
+use crate::server::submit::{SubmittedTurn, TurnRequest, submit_turn};
 use crate::server::{ApiError, Caller, Server};
-use crate::store::unix_now;
+use crate::store::{ForgeFile, KeyLookup, unix_now};
 use crate::token;
 use crate::util::random_hex;
 
 /// Most files of one turn.
 const MOST: usize = 20;
 
+/// Most bytes of the files of one turn. Its copies stay as long as the session.
+const MOST_BYTES: u64 = 200 * 1024 * 1024;
+
 /// Characters of a file's name.
 const LONGEST_NAME: usize = 100;
 
+/// Files that were copied for a turn. Dropping them removes them again, on this thread, unless they are [kept](Self::keep).
+pub struct CopiedFiles {
+    paths: Vec<PathBuf>,
+    /// The session's folder, and in it the name of the new folder with the files. `None` once they are kept.
+    folder: Option<(Dir, String)>,
+}
+
+impl CopiedFiles {
+    fn none() -> Self {
+        Self { paths: Vec::new(), folder: None }
+    }
+
+    /// Where the files are.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Leaves the files where they are: they go with the session's folder.
+    pub fn keep(mut self) -> Vec<PathBuf> {
+        self.folder = None;
+        std::mem::take(&mut self.paths)
+    }
+
+    /// Whether a prompt was made with these files.
+    fn are_in(&self, prompt: &str) -> bool {
+        self.paths.first().is_some_and(|path| prompt.contains(&path.display().to_string()))
+    }
+}
+
+impl Drop for CopiedFiles {
+    fn drop(&mut self) {
+        if let Some((dir, name)) = self.folder.take()
+            && let Err(error) = dir.remove_dir_all(&name)
+        {
+            tracing::warn!(%error, "the files of a refused turn stay until their session is deleted");
+        }
+    }
+}
+
 impl Server {
-    /// Copies the files of these tokens into a new folder in that of the session; returns their paths. A token of another
-    /// app is like one that never was.
+    /// Copies the files of these tokens into a new folder in that of the session. A token of another app is like one that
+    /// never was. Nothing is copied for a request that is refused because a turn of the session runs, nor for one whose
+    /// `Idempotency-Key` is known: it gets the answer of the turn before it.
     pub(super) async fn copy_files(
         &self,
         caller: &Caller,
         session: &SessionId,
         tokens: &[String],
-    ) -> Result<Vec<PathBuf>, ApiError> {
+        key: Option<&str>,
+    ) -> Result<CopiedFiles, ApiError> {
         if tokens.is_empty() {
-            return Ok(Vec::new());
+            return Ok(CopiedFiles::none());
         }
         if tokens.len() > MOST {
             return Err(ApiError::wrong("files", format!("A turn has at most {MOST} files")));
         }
+        if tokens.iter().collect::<HashSet<_>>().len() < tokens.len() {
+            return Err(ApiError::wrong("files", "A file is named twice; name each file once"));
+        }
         let digests: Option<Vec<_>> = tokens.iter().map(|token| token::file_name(token)).collect();
-        let digests = digests.ok_or_else(no_file)?;
-        let app = caller.app().to_owned();
+        let (app, id, key) = (caller.app().to_owned(), session.clone(), key.map(str::to_owned));
         let found = self.store.read(move |tx| {
+            if let Some(key) = &key
+                // Whether with this body or another one: the submission finds that out, and refuses the other.
+                && tx.asked_before(&app, key, "")? != KeyLookup::New
+            {
+                return Ok(TurnFiles::Repeated);
+            }
+            if !tx.open_turns(&id)?.is_empty() {
+                return Ok(TurnFiles::Busy);
+            }
             let now = unix_now();
-            digests
-                .iter()
-                .map(|digest| tx.forge_file(&app, digest, now))
-                .collect::<Result<Option<Vec<_>>, _>>()
+            let files = digests.iter().flatten().map(|digest| tx.forge_file(&app, digest, now));
+            let files = files.collect::<Result<Option<Vec<_>>, _>>()?;
+            Ok(files.filter(|_| digests.is_some()).map_or(TurnFiles::Unknown, TurnFiles::Found))
         });
-        let files = found.await?.ok_or_else(no_file)?;
+        let files = match found.await? {
+            TurnFiles::Found(files) => files,
+            TurnFiles::Unknown => return Err(no_file()),
+            TurnFiles::Busy => return Err(busy()),
+            TurnFiles::Repeated => return Ok(CopiedFiles::none()),
+        };
+        if files.iter().map(|file| file.size).sum::<u64>() > MOST_BYTES {
+            let message = format!(
+                "The files of a turn have at most {MOST_BYTES} bytes together; send fewer or smaller ones"
+            );
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "files_too_large", message));
+        }
         let mut taken = HashSet::new();
         let copies: Vec<_> = files
             .iter()
             .map(|file| (self.forge.of_upload(&file.digest), free_name(&file.name, &mut taken)))
             .collect();
         let folder = self.forge.make_for_session(session).await?;
-        on_disk(move || copy_all(&folder, &copies)).await
+        // If the client leaves meanwhile, the thread drops the copies when it has made them.
+        on_disk(move || copy_all(&folder, &copies)).await?.ok_or_else(no_file)
     }
+
+    /// Submits a turn with its files, and removes them again if the turn is refused or an equal request began it. Runs on
+    /// its own task: the client may leave before it is known whether the turn needs the files.
+    pub(super) async fn submit_with_files(
+        self: &Arc<Self>,
+        caller: &Caller,
+        request: TurnRequest,
+        files: CopiedFiles,
+    ) -> Result<SubmittedTurn, ApiError> {
+        if files.paths().is_empty() {
+            return submit_turn(self, caller, request).await;
+        }
+        let (server, caller) = (self.clone(), caller.clone());
+        let submitted = spawn_task("submit-a-turn-with-files", async move {
+            let submitted = submit_turn(&server, &caller, request).await;
+            let run = match &submitted {
+                Ok(submitted) => Some(submitted.reader.run.clone()),
+                Err(problem) => problem.begun.as_ref().map(|begun| begun.1.clone()),
+            };
+            if server.needs_files(run, &files).await {
+                files.keep();
+            } else if let Err(problem) = on_disk(move || Ok(drop(files))).await {
+                tracing::warn!(problem = problem.message, "the files of a refused turn may stay");
+            }
+            submitted
+        });
+        submitted.await.unwrap_or_else(|error| Err(ApiError::mistake(error)))
+    }
+
+    /// Whether this turn was made with these files.
+    async fn needs_files(&self, run: Option<TurnId>, files: &CopiedFiles) -> bool {
+        let Some(run) = run else { return false };
+        match self.store.read(move |tx| tx.turn(&run)).await {
+            Ok(turn) => turn.is_some_and(|turn| files.are_in(&turn.prompt)),
+            // The turn may run: its files are worth more than their space.
+            Err(_) => true,
+        }
+    }
+}
+
+/// What the store says about the files of a turn.
+enum TurnFiles {
+    Found(Vec<ForgeFile>),
+    /// One of them is not a file of the app.
+    Unknown,
+    /// Another turn of the session has not ended.
+    Busy,
+    /// The request came before.
+    Repeated,
 }
 
 /// The prompt behind a list of its files; without files as it is.
@@ -90,21 +209,30 @@ pub fn clean_name(name: &str) -> String {
     if clean.is_empty() { "file".to_owned() } else { clean }
 }
 
-/// Copies files into a new folder below `folder`. The agent may have put links there: nothing is written through one.
-fn copy_all(folder: &Path, copies: &[(PathBuf, String)]) -> io::Result<Vec<PathBuf>> {
+/// Copies files into a new folder below `folder`; `None` if one of them is gone. The agent may have put links there: nothing
+/// is written through one.
+fn copy_all(folder: &Path, copies: &[(PathBuf, String)]) -> io::Result<Option<CopiedFiles>> {
+    // All are open before one is copied: the sweeper may remove them at any time.
+    let mut sources = Vec::new();
+    for (from, to) in copies {
+        match fs::File::open(from) {
+            Ok(file) => sources.push((file, to)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
     let dir = Dir::open_ambient_dir(folder, ambient_authority())?;
     let name = format!("files-{}", random_hex(4));
     dir.create_dir(&name)?;
+    let path = folder.join(&name);
+    let mut copied = CopiedFiles { paths: Vec::new(), folder: Some((dir.try_clone()?, name.clone())) };
     let own = dir.open_dir(&name)?;
-    copies
-        .iter()
-        .map(|(from, to)| {
-            let mut from = std::fs::File::open(from)?;
-            let mut file = own.open_with(to, OpenOptions::new().write(true).create_new(true))?;
-            io::copy(&mut from, &mut file)?;
-            Ok(folder.join(&name).join(to))
-        })
-        .collect()
+    for (mut from, to) in sources {
+        let mut file = own.open_with(to, OpenOptions::new().write(true).create_new(true))?;
+        io::copy(&mut from, &mut file)?;
+        copied.paths.push(path.join(to));
+    }
+    Ok(Some(copied))
 }
 
 fn no_file() -> ApiError {
@@ -153,10 +281,30 @@ mod tests {
         let session = folder.path().join("session");
         std::fs::create_dir(&session).unwrap();
         std::os::unix::fs::symlink("/etc", session.join("files")).unwrap();
-        let copied = copy_all(&session, &[(from.clone(), "a.txt".to_owned())]).unwrap();
+        let copied = copy_all(&session, &[(from.clone(), "a.txt".to_owned())]).unwrap().unwrap().keep();
         assert_eq!(std::fs::read_to_string(&copied[0]).unwrap(), "content");
         assert!(copied[0].starts_with(&session) && copied[0].ends_with("a.txt"));
         std::fs::write(&copied[0], "changed").unwrap();
         assert_eq!(std::fs::read_to_string(&from).unwrap(), "content");
+    }
+
+    #[test]
+    fn copies_that_fail_half_way_or_are_not_kept_leave_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("upload");
+        fs::write(&from, "content").unwrap();
+        let session = folder.path().join("session");
+        fs::create_dir(&session).unwrap();
+        let is_empty = || fs::read_dir(&session).unwrap().next().is_none();
+        let copy = |name: &str| (from.clone(), name.to_owned());
+        assert!(copy_all(&session, &[copy("a"), copy("a")]).is_err(), "a name is used once");
+        assert!(is_empty());
+        let gone = (folder.path().join("gone"), "b".to_owned());
+        assert!(copy_all(&session, &[copy("a"), gone]).unwrap().is_none());
+        assert!(is_empty());
+        let copied = copy_all(&session, &[copy("a"), copy("b")]).unwrap().unwrap();
+        assert!(!is_empty());
+        drop(copied);
+        assert!(is_empty());
     }
 }

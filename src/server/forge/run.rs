@@ -112,7 +112,9 @@ pub async fn run(
     let hold = server.forge.hold(&id);
     let _clean_up = CleanUp { server: server.clone(), id: id.clone(), patience, _hold: hold };
     let folder = server.forge.make_for_session(&id).await?;
-    let files = server.copy_files(&caller, &id, &files.unwrap_or_default()).await?;
+    let key = turn_headers.key.as_deref();
+    // Also the files of a refused turn go with the folder.
+    let files = server.copy_files(&caller, &id, &files.unwrap_or_default(), key).await?.keep();
     if let Some(effort) = &effort {
         tracing::info!(%agent, effort, "an app asks for an effort; an agent that has none ignores it");
     }

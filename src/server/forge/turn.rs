@@ -27,7 +27,7 @@ use crate::server::content::{ParsedMessages, PromptContent};
 use crate::server::headers::TurnHeaders;
 use crate::server::path_params::SessionName;
 use crate::server::submit::{
-    AnswerMode, ForgeSubmission, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn,
+    AnswerMode, ForgeSubmission, SessionSelector, SubmittedTurn, TurnRequest, fingerprint,
 };
 use crate::server::turn_result::{EndParts, TurnResult};
 use crate::server::{ApiError, Caller, Server};
@@ -77,13 +77,16 @@ pub async fn turn(
     let (prompt, limit) = (checked_prompt(prompt)?, timeout(timeout_secs)?);
     let agent = server.forge_agent(&caller, Some(session.agent.as_str())).await;
     let folder = server.forge.make_for_session(&session.session).await?;
-    let files = server.copy_files(&caller, &session.session, &files.unwrap_or_default()).await?;
+    // A request that no agent takes is refused by the submission, or answered with the turn that an equal one began.
+    let tokens = files.filter(|_| agent.is_ok()).unwrap_or_default();
+    let key = turn_headers.key.as_deref();
+    let files = server.copy_files(&caller, &session.session, &tokens, key).await?;
     let streams = wants_events(&headers);
     let request = TurnRequest {
         fingerprint: fingerprint(&format!("/sessions/{name}/turn"), bytes),
         session: SessionSelector::Existing(name.clone()),
         agent,
-        spoken: spoken(with_files(prompt, &files), None),
+        spoken: spoken(with_files(prompt, files.paths()), None),
         turn_headers: turn_headers.clone(),
         params: ModelParams::default(),
         answer: if streams { AnswerMode::Streamed } else { AnswerMode::Whole },
@@ -97,7 +100,7 @@ pub async fn turn(
             one_shot: None,
         }),
     };
-    let submitted = submit_turn(&server, &caller, request).await?;
+    let submitted = server.submit_with_files(&caller, request, files).await?;
     let run = submitted.reader.run.clone();
     let clock = TurnClock::start(&server, session.session.clone(), &run, limit);
     let answering = ForgeAnswer { id: session.session, began, clock, limit };

@@ -83,14 +83,13 @@ pub async fn upload(
     if length.is_some_and(|length| length > LARGEST_BODY) {
         return Err(too_large());
     }
-    let permit = server.forge.uploads.clone().try_acquire_owned();
-    let _permit =
-        permit.map_err(|_| ApiError::busy("Too many files are sent at once; send it again", AGAIN))?;
+    let slot = server.forge.begin_upload(caller.app());
+    let _slot =
+        slot.ok_or_else(|| ApiError::busy("Too many files are sent at once; send it again", AGAIN))?;
     let app = caller.app().to_owned();
     let used = server.store.read(move |tx| tx.forge_file_use(&app)).await?;
     if used.files >= MOST.files || used.bytes + length.unwrap_or_default() > MOST.bytes {
-        let message = "This app has sent too many files that are still kept; some of them must expire first";
-        return Err(ApiError::busy(message, AGAIN));
+        return Err(too_many());
     }
     server.forge.make_for_uploads().await?;
     let token = token::make_for_file().map_err(ApiError::mistake)?;
@@ -111,7 +110,9 @@ pub async fn upload(
         size: received.size,
         expires: unix_now() + ttl_secs,
     };
-    server.store.write(move |tx| tx.add_forge_file(&file)).await?;
+    if !server.store.write(move |tx| tx.add_forge_file(&file, MOST)).await? {
+        return Err(too_many());
+    }
     unfinished.path = None;
     Ok(Json(UploadedFile { ok: true, file_token: token, ttl_secs, size: received.size }))
 }
@@ -141,10 +142,16 @@ async fn receive(request: Request, path: PathBuf) -> Result<ReceivedFile, ApiErr
     let reading = async move {
         let mut body = request.into_body().into_data_stream();
         let (mut part, mut name, mut size, mut ttl) = (FormPart::Other, None, 0_u64, None);
+        // Of the whole body: also what is ignored takes a slot and the network.
+        let mut came = 0_u64;
         loop {
             let next = tokio::time::timeout(PIECE, body.next()).await.map_err(|_| too_slow())?;
             let Some(bytes) = next else { break };
             let bytes = bytes.map_err(|_| wrong_form(MultipartError::Unfinished))?;
+            came += bytes.len() as u64;
+            if came > LARGEST_BODY {
+                return Err(too_large());
+            }
             let mut pieces = Vec::new();
             parser.push::<FormProblem>(&bytes, |piece| {
                 match piece {
@@ -263,8 +270,13 @@ fn no_form() -> ApiError {
 }
 
 fn too_large() -> ApiError {
-    let message = format!("The file is larger than {LARGEST} bytes");
+    let message = format!("The file is larger than {LARGEST} bytes, or the form around it is too long");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "file_too_large", message)
+}
+
+fn too_many() -> ApiError {
+    let message = "This app has sent too many files that are still kept; some of them must expire first";
+    ApiError::busy(message, AGAIN)
 }
 
 fn too_slow() -> ApiError {
@@ -301,6 +313,28 @@ mod tests {
                 Err(StatusCode::BAD_REQUEST),
                 "{wrong}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn all_bytes_of_a_body_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let head = |name: &str| {
+            Bytes::from(format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n"))
+        };
+        let mib = Bytes::from(vec![b'y'; 1024 * 1024]);
+        // Before the form, in a field that is ignored, and behind the end of the form.
+        let end = Bytes::from_static(b"1\r\n--x--\r\n");
+        for (number, begin) in [vec![], vec![head("other")], vec![head("file"), end]].into_iter().enumerate()
+        {
+            let long = std::iter::repeat_n(mib.clone(), 101);
+            let pieces = begin.into_iter().chain(long).map(Ok::<_, std::convert::Infallible>);
+            let body = axum::body::Body::from_stream(futures_util::stream::iter(pieces));
+            let request = Request::builder().header(CONTENT_TYPE, "multipart/form-data; boundary=x");
+            let path = dir.path().join(number.to_string());
+            let refused = receive(request.body(body).unwrap(), path).await;
+            let status = refused.map(|file| file.size).map_err(|problem| problem.status);
+            assert_eq!(status, Err(StatusCode::PAYLOAD_TOO_LARGE), "{number}");
         }
     }
 }

@@ -42,7 +42,16 @@ impl ForgeScene {
     pub async fn of(config: ForgeConfig, setup: Setup) -> Self {
         let agent = Scripted::new(AgentKind::Model, "claude", RewindSupport::Possible, false);
         let scripted = agent.clone();
-        Self::built(config, setup, agent, move |_| Arc::new(scripted.clone())).await
+        let build = move |_: &AgentServices| -> SharedAgent { Arc::new(scripted.clone()) };
+        Self::built(config, setup, settings().runs, agent, build).await
+    }
+
+    /// A scene that admits one turn at a time, over all sessions.
+    pub async fn one_turn_at_a_time() -> Self {
+        let agent = Scripted::new(AgentKind::Model, "claude", RewindSupport::Possible, false);
+        let scripted = agent.clone();
+        let build = move |_: &AgentServices| -> SharedAgent { Arc::new(scripted.clone()) };
+        Self::built(ForgeConfig::default(), Setup::default(), (1, 1), agent, build).await
     }
 
     /// A scene whose `claude` is an ACP agent with this script.
@@ -72,12 +81,13 @@ impl ForgeScene {
             };
             Arc::new(AcpAgent::new(config, services))
         };
-        (Self::built(config, Setup::default(), nobody, build).await, acp)
+        (Self::built(config, Setup::default(), settings().runs, nobody, build).await, acp)
     }
 
     async fn built(
         config: ForgeConfig,
         setup: Setup,
+        runs: (usize, usize),
         agent: Scripted,
         build: impl Fn(&AgentServices) -> SharedAgent + Send + Sync + 'static,
     ) -> Self {
@@ -87,8 +97,8 @@ impl ForgeScene {
         };
         let setup = Setup { build: Some(Arc::new(table)), ..setup };
         let rules = setup.rules.clone();
-        let settings =
-            ServerSettings { forge: ForgeSettings { config, ..ForgeSettings::default() }, ..settings() };
+        let forge = ForgeSettings { config, ..ForgeSettings::default() };
+        let settings = ServerSettings { forge, runs, ..settings() };
         let served = Served::with(setup, settings).await;
         let by_name = [claude(), AgentName::proxy()].map(|name| (name, AgentPolicy::default()));
         served.gateway.reload_agents(rules, AgentRules { by_name: by_name.into(), ..AgentRules::default() });
