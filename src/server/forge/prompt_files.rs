@@ -53,6 +53,17 @@ impl CopiedFiles {
         std::mem::take(&mut self.paths)
     }
 
+    /// Removes the files, on a blocking thread.
+    async fn remove(self) {
+        let removed = on_disk(move || {
+            drop(self);
+            Ok(())
+        });
+        if let Err(problem) = removed.await {
+            tracing::warn!(problem = problem.message, "the files of a refused turn may stay");
+        }
+    }
+
     /// Whether a prompt was made with these files.
     fn are_in(&self, prompt: &str) -> bool {
         self.paths.first().is_some_and(|path| prompt.contains(&path.display().to_string()))
@@ -148,8 +159,8 @@ impl Server {
             };
             if server.needs_files(run, &files).await {
                 files.keep();
-            } else if let Err(problem) = on_disk(move || Ok(drop(files))).await {
-                tracing::warn!(problem = problem.message, "the files of a refused turn may stay");
+            } else {
+                files.remove().await;
             }
             submitted
         });
