@@ -93,7 +93,12 @@ impl ProxyAgent {
             AttemptKind::First => match self.begin(turn, request, stop).await? {
                 Some(run) => {
                     let report = RunReport { run: run.0.clone(), turn: turn.id.0.clone() };
-                    out.emit(TurnEvent::Upstream(json!(report)));
+                    approvals.begun(Some(run.clone()));
+                    // On disk before anything else: without its id nobody finds the run again.
+                    if let Err(error) = out.store_upstream(json!(report)).await {
+                        self.abandon_run(turn);
+                        return Err(error);
+                    }
                     failpoint("run.begun");
                     run
                 }
