@@ -17,7 +17,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("src/agents/codex/dynamic_tools.rs", "the model, about its tools"),
     ("src/agents/codex/migration", "the user who reads codex' config.toml"),
     ("src/agents/acp/files.rs", "the agent, about a file"),
-    ("src/agents/acp/pool.rs", "the log, about processes"),
     ("src/agents/acp/process.rs", "the log, and the agent about its request"),
     ("src/agents/acp/prompt.rs", "the agent, about what stands before a prompt"),
     ("src/agents/acp/tool_calls.rs", "a model, about the work of another agent"),

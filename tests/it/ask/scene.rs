@@ -42,6 +42,8 @@ impl AskScene {
         let talaria = Talaria::new().config(&config.to_string()).args(["serve"]);
         let mut server = talaria.starts_with(null());
         let address = server.serves().await;
+        // The control socket, by which the server is found, is open by then.
+        server.logs("running version").await;
         Self { upstream, talaria, server, address, workspace }
     }
 
