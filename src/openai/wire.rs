@@ -178,9 +178,9 @@ pub struct StreamChunk<'a> {
     /// Error after the stream had begun.
     #[serde(borrow, default, deserialize_with = "lenient::error")]
     pub error: Option<ErrorBody<'a>>,
-    /// Result of the turn, sent by our own server in the last chunk.
+    /// Result of the turn, sent by our own server in the last chunk. Boxed: only that chunk has one, and every chunk is moved.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub hermes: Option<HermesEnd<'a>>,
+    pub hermes: Option<Box<HermesEnd<'a>>>,
 }
 
 /// Result of a turn, as our own server reports it.
