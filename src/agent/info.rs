@@ -32,6 +32,22 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
+    /// Describes an agent of this kind that can do what every agent can: it learns nothing, offers no choice, and
+    /// takes part of a conversation back.
+    pub fn new(kind: AgentKind, name: impl Into<LocalizedText>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+            rewind: RewindSupport::Possible,
+            resume: false,
+            learns: LearningTools::default(),
+            reviews: LearningTools::default(),
+            fallback: None,
+            runtime: None,
+            models: Vec::new(),
+        }
+    }
+
     /// Whether a model is talked to directly, without an agent server in between.
     pub fn is_model(&self) -> bool {
         self.kind == AgentKind::Model

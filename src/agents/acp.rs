@@ -33,8 +33,7 @@ use super::prompt_request::PromptRequest;
 use super::services::AgentServices;
 use super::timed_output::TimedOutput;
 use crate::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, EndedSession, LearningTools,
-    PreparedTurn, RewindSupport, TurnEnd,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, EndedSession, PreparedTurn, TurnEnd,
 };
 use crate::config::AcpConfig;
 use crate::i18n::{LocalizedText, TextKey};
@@ -106,18 +105,8 @@ impl Drop for AcpAgent {
 
 impl Agent for AcpAgent {
     fn about(&self) -> AgentInfo {
-        AgentInfo {
-            kind: AgentKind::Acp,
-            name: TextKey::AgentAcp.with("program", self.program()),
-            // A changed history is another session to us, and gets a conversation of its own with that history.
-            rewind: RewindSupport::Possible,
-            resume: false,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        // A changed history is another session to us, and gets a conversation of its own with that history.
+        AgentInfo::new(AgentKind::Acp, TextKey::AgentAcp.with("program", self.program()))
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -51,7 +51,7 @@ use super::services::AgentServices;
 use super::timed_output::TimedOutput;
 use crate::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, EndedSession, LearningTools,
-    PreparedTurn, RewindSupport, TurnEnd,
+    PreparedTurn, TurnEnd,
 };
 use crate::config::CodexConfig;
 use crate::i18n::{LocalizedText, TextKey};
@@ -114,21 +114,12 @@ impl CodexAgent {
 
 impl Agent for CodexAgent {
     fn about(&self) -> AgentInfo {
-        AgentInfo {
-            kind: AgentKind::Codex,
-            name: match &self.config.model {
-                Some(model) => TextKey::AgentCodexModel.with("model", model.as_str()),
-                None => TextKey::AgentCodex.into(),
-            },
-            // A changed history is another session to us, and gets a thread of its own with that history.
-            rewind: RewindSupport::Possible,
-            resume: false,
-            learns: self.learns,
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        let name = match &self.config.model {
+            Some(model) => TextKey::AgentCodexModel.with("model", model.as_str()),
+            None => TextKey::AgentCodex.into(),
+        };
+        // A changed history is another session to us, and gets a thread of its own with that history.
+        AgentInfo { learns: self.learns, ..AgentInfo::new(AgentKind::Codex, name) }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -317,7 +317,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::{AgentKind, DenyReason, LearningTools, RewindSupport};
+    use crate::agent::{AgentKind, DenyReason};
     use crate::ids::{SessionId, TurnId};
 
     /// An agent that every turn fails at, in this way.
@@ -325,17 +325,7 @@ mod tests {
 
     impl Agent for Fails {
         fn about(&self) -> AgentInfo {
-            AgentInfo {
-                kind: AgentKind::Model,
-                name: "fails".into(),
-                rewind: RewindSupport::Possible,
-                resume: false,
-                learns: LearningTools::default(),
-                reviews: LearningTools::default(),
-                fallback: None,
-                runtime: None,
-                models: Vec::new(),
-            }
+            AgentInfo::new(AgentKind::Model, "fails")
         }
 
         fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -9,8 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
-    RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, TurnEnd, TurnEvent,
 };
 use crate::i18n::{TextCatalog, TextKey};
 use crate::rules::LiveRules;
@@ -43,17 +42,7 @@ impl GuideAgent {
 
 impl Agent for GuideAgent {
     fn about(&self) -> AgentInfo {
-        AgentInfo {
-            kind: AgentKind::Guide,
-            name: TextKey::AgentGuide.into(),
-            rewind: RewindSupport::Possible,
-            resume: false,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        AgentInfo::new(AgentKind::Guide, TextKey::AgentGuide)
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -20,7 +20,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent, PreparedTurn,
-    ReviewRequest, ReviewResult, RewindSupport, TurnEnd,
+    ReviewRequest, ReviewResult, TurnEnd,
 };
 use crate::config::ModelConfig;
 use crate::i18n::{LocalizedText, TextKey};
@@ -68,15 +68,10 @@ impl Agent for ModelAgent {
     fn about(&self) -> AgentInfo {
         let name = TextKey::AgentModel.with("model", self.config.model.as_str());
         AgentInfo {
-            kind: AgentKind::Model,
-            name,
-            rewind: RewindSupport::Possible,
-            resume: false,
             learns: self.tools.learning(),
             reviews: self.tools.learning(),
-            fallback: None,
-            runtime: None,
             models: self.config.models.clone(),
+            ..AgentInfo::new(AgentKind::Model, name)
         }
     }
 

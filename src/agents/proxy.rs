@@ -20,7 +20,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use crate::agent::{
     Agent, AgentError, AgentErrorKind, AgentInfo, AgentKind, AgentOutput, AgentTurn, AnsweringAgent,
-    AttemptKind, LearningTools, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
+    AttemptKind, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };
 use crate::config::{ProxyConfig, UpstreamSetting};
 use crate::i18n::TextKey;
@@ -229,18 +229,7 @@ impl Agent for ProxyAgent {
             }
             (UpstreamSetting::Auto, Some(_)) => RewindSupport::Possible,
         };
-        let name = TextKey::AgentRemote.into();
-        AgentInfo {
-            kind: AgentKind::Proxy,
-            name,
-            rewind,
-            resume: true,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        AgentInfo { rewind, resume: true, ..AgentInfo::new(AgentKind::Proxy, TextKey::AgentRemote) }
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

@@ -177,8 +177,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{
-        AgentKind, Ask, AskChoice, AttemptKind, DenyReason, LearningTools, RewindSupport, SessionMessage,
-        TurnEvent,
+        AgentKind, Ask, AskChoice, AttemptKind, DenyReason, RewindSupport, SessionMessage, TurnEvent,
     };
     use crate::ids::{SessionId, TurnId};
     use crate::rules::{AgentPolicy, AgentRules, Rules};
@@ -208,15 +207,10 @@ mod tests {
         fn about(&self) -> AgentInfo {
             let is_model = self.kind == AgentKind::Model;
             AgentInfo {
-                kind: self.kind,
-                name: if is_model { "model gpt-5" } else { "codex" }.into(),
                 rewind: if is_model { RewindSupport::Possible } else { RewindSupport::Impossible },
                 resume: !is_model,
-                learns: LearningTools::default(),
-                reviews: LearningTools::default(),
-                fallback: None,
-                runtime: None,
                 models: if is_model { vec!["gpt-5".to_owned()] } else { Vec::new() },
+                ..AgentInfo::new(self.kind, if is_model { "model gpt-5" } else { "codex" })
             }
         }
 

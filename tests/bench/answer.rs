@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
-    RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, TurnEnd, TurnEvent,
 };
 use talaria::store::Store;
 use talaria_platform::{BoxFuture, CancellationToken, ShowMode};
@@ -126,17 +125,7 @@ fn word(delta: usize) -> &'static str {
 
 impl Agent for Talker {
     fn about(&self) -> AgentInfo {
-        AgentInfo {
-            kind: AgentKind::Proxy,
-            name: "talker".into(),
-            rewind: RewindSupport::Possible,
-            resume: false,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        AgentInfo::new(AgentKind::Proxy, "talker")
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {

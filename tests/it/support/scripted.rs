@@ -132,17 +132,7 @@ pub struct Heard {
 
 impl Scripted {
     pub fn new(kind: AgentKind, name: &str, rewind: RewindSupport, resumable: bool) -> Self {
-        let info = AgentInfo {
-            kind,
-            name: name.into(),
-            rewind,
-            resume: resumable,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        };
+        let info = AgentInfo { rewind, resume: resumable, ..AgentInfo::new(kind, name) };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentRegistry, AgentTable, AgentTurn, AnswerForm,
-    Ask, AskChoice, LearningTools, PreparedTurn, RewindSupport, TurnEnd, TurnEvent,
+    Ask, AskChoice, PreparedTurn, TurnEnd, TurnEvent,
 };
 use talaria::config::{Config, ConfigSources, ReviewConfig, StepsSetting};
 use talaria::delivery::DisplaySettings;
@@ -93,17 +93,7 @@ struct Asker {
 
 impl Agent for Asker {
     fn about(&self) -> AgentInfo {
-        AgentInfo {
-            kind: AgentKind::Proxy,
-            name: TextKey::AgentRemote.into(),
-            rewind: RewindSupport::Possible,
-            resume: false,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        AgentInfo::new(AgentKind::Proxy, TextKey::AgentRemote)
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
