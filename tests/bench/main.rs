@@ -5,7 +5,7 @@
 //!
 //! - [`reading`] P1 P2 P4 P5: the stream reader; its work is in [`sse`].
 //! - [`answer`] L1: a whole answer through the whole core costs linear work.
-//! - [`relay`] R1: the gateway compared with a reader that drops everything it reads. [`idle`] R5: memory.
+//! - [`relay`] R1: the gateway compared with a bare client that drops what it reads. [`idle`] R5: memory.
 //! - [`durable`] D1 D3: the store.
 //! - [`matrix`] M1 M2: the cost of showing an answer in a Matrix room, in work and in bytes.
 //! - [`edits`] E1 E2 E3: how stale a growing message is, in a simulation.
@@ -145,7 +145,7 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "L1" => answer::growth(),
         "R1" => relay::cost(scale),
         "R5" => idle::memory(),
-        "D1" => durable::group_commit(),
+        "D1" => durable::syncs(),
         "D3" => durable::long_history(),
         "M1" => matrix::growth(),
         "M2" => matrix::size(),
@@ -168,8 +168,9 @@ fn role(words: &[String]) -> anyhow::Result<()> {
         "server" => relay::server(words),
         "reader" => serving::reader(words),
         "ticking" => serving::ticking(),
-        "raw" => relay::raw(words),
+        "bare" => relay::bare(words),
         "relay" => relay::relay(words),
+        "durable" => durable::role_of(words),
         _ => reading::role_of(words),
     }
 }

@@ -12,8 +12,6 @@ const MOVED: f64 = 0.2;
 pub struct Ratio {
     /// NaN, which meets no limit, if the machine never was quiet enough.
     pub median: f64,
-    /// The median of the floors, in their own unit.
-    pub floor: f64,
     /// Text for the row: the floor, and the number of discarded rounds.
     pub noise: String,
 }
@@ -40,11 +38,11 @@ pub fn ratio(
     let quiet = ratios.len() == ROUNDS;
     if !quiet {
         let noise = format!("too noisy: {discarded} rounds discarded");
-        return Ok(Ratio { median: f64::NAN, floor: f64::NAN, noise });
+        return Ok(Ratio { median: f64::NAN, noise });
     }
     let floor = median(floors);
     let noise = format!("floor {floor:.1} {unit}, {discarded} rounds discarded");
-    Ok(Ratio { median: median(ratios), floor, noise })
+    Ok(Ratio { median: median(ratios), noise })
 }
 
 /// The median; NaN if there are no values.

@@ -21,8 +21,9 @@ use crate::table::Row;
 use others::{Other, Relay};
 use ticking::Kind;
 
+pub use others::KEY;
 pub use reader::reader;
-pub use ticking::ticking;
+pub use ticking::{server_settings, ticking};
 
 /// How long a chain runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(1500);

@@ -8,24 +8,24 @@ use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources, UpstreamSetting, UpstreamTimeouts};
+use talaria::openai::sse::SseParser;
 use talaria_platform::ShowMode;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use crate::child;
 use crate::room::{self, Rooms};
 use crate::rounds::process_cpu;
 
-/// Reads the bytes of all streams and drops them.
-pub fn raw(words: &[String]) -> anyhow::Result<()> {
+/// Reads all streams with reqwest and our parser, and drops the events.
+pub fn bare(words: &[String]) -> anyhow::Result<()> {
     allow_many_files();
     let (port, streams) = port_and_streams(words)?;
     let runtime = Runtime::new()?;
+    let client = reqwest::Client::builder().no_proxy().build()?;
     child::serve("ready", |question| match question {
         "begin" => {
             for _ in 0..streams {
-                runtime.spawn(read(port));
+                runtime.spawn(read(client.clone(), port));
             }
             String::from("yes")
         }
@@ -33,12 +33,15 @@ pub fn raw(words: &[String]) -> anyhow::Result<()> {
     })
 }
 
-async fn read(port: u16) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let request = "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n";
-    stream.write_all(request.as_bytes()).await?;
-    let mut buffer = vec![0; 4096];
-    while stream.read(&mut buffer).await? > 0 {}
+async fn read(client: reqwest::Client, port: u16) -> anyhow::Result<()> {
+    let mut answer = client.post(format!("http://127.0.0.1:{port}/v1/chat/completions")).send().await?;
+    let mut parser = SseParser::default();
+    while let Some(chunk) = answer.chunk().await? {
+        let mut events = parser.feed(&chunk);
+        while let Some(event) = events.next_event()? {
+            std::hint::black_box(event);
+        }
+    }
     Ok(())
 }
 

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use talaria::agent::{
-    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, LearningTools, PreparedTurn,
-    RewindSupport, TurnEnd, TurnEvent,
+    Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, TurnEnd, TurnEvent,
 };
 use talaria::server::{ForgeSettings, ServerSettings};
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -57,7 +56,7 @@ pub fn ticking() -> anyhow::Result<()> {
         let (mut gateway, threads) = room::gateway(folder.path(), None, |_| Ok(agent)).await?;
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
-        gateway.serve(settings(), listener)?;
+        gateway.serve(server_settings(), listener)?;
         anyhow::Ok(((gateway, threads), port))
     })?;
     child::serve(&port.to_string(), |question| match question {
@@ -71,7 +70,8 @@ pub fn ticking() -> anyhow::Result<()> {
     })
 }
 
-fn settings() -> ServerSettings {
+/// Settings of a server for measurements.
+pub fn server_settings() -> ServerSettings {
     ServerSettings {
         key: Some(KEY.to_owned().into()),
         hosts: Vec::new(),
@@ -107,17 +107,7 @@ impl Ticker {
 
 impl Agent for Ticker {
     fn about(&self) -> AgentInfo {
-        AgentInfo {
-            kind: AgentKind::Proxy,
-            name: "ticker".into(),
-            rewind: RewindSupport::Possible,
-            resume: false,
-            learns: LearningTools::default(),
-            reviews: LearningTools::default(),
-            fallback: None,
-            runtime: None,
-            models: Vec::new(),
-        }
+        AgentInfo::new(AgentKind::Proxy, "ticker")
     }
 
     fn prepare<'a>(&'a self, turn: &'a AgentTurn) -> BoxFuture<'a, Result<PreparedTurn, AgentError>> {
