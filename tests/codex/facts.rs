@@ -92,6 +92,25 @@ async fn a_cut_answer_is_begun_again_as_a_second_message() {
 }
 
 #[tokio::test]
+async fn without_a_sandbox_only_one_rule_asks() {
+    let (model, home, mut codex) = started().await;
+    let mark = home.path().join("mark");
+    let command = json!({ "cmd": format!("touch {}", mark.display()) });
+    let parts = json!({ "granular": { "sandbox_approval": true, "rules": true, "skill_approval": true,
+        "request_permissions": true, "mcp_elicitations": true } });
+    for (rule, asks) in
+        [(json!("on-request"), false), (parts, false), (json!("never"), false), (json!("untrusted"), true)]
+    {
+        let settings = json!({ "sandbox": "danger-full-access", "approvalPolicy": rule });
+        let thread = codex.starts_thread(settings).await;
+        model.answers(calls("exec_command", &command)).answers(says(["done"]));
+        let messages = codex.turn(&thread, "go", &json!({ "decision": "decline" })).await;
+        assert_eq!(requests(&messages).contains(&COMMAND), asks, "{rule}");
+        assert_eq!(std::fs::remove_file(&mark).is_ok(), !asks, "{rule}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_turn_joins_the_one_that_runs() {
     let (model, _home, mut codex) = started().await;
     let thread = codex.starts_thread(json!({})).await;

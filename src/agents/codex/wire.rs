@@ -32,6 +32,9 @@ const NO_ACTIVE_TURN: &str = "no active turn";
 /// The reviewer of requests who is a person. Any other is a model of codex that may approve by itself.
 const PERSON: &str = "user";
 
+/// The only rule that asks for commands without a look at the sandbox: for all but a few that only read.
+const ASKS_ANYWAY: &str = "untrusted";
+
 /// First version that we have seen take `agents.enabled`; 0.138 takes it for a role and fails. The switches of features
 /// are ignored where the model itself says how its agents work.
 const AGENTS_SWITCH_SINCE: CodexVersion = CodexVersion { major: 0, minor: 145, patch: 0 };
@@ -111,9 +114,11 @@ impl EffectivePolicy {
         }
     }
 
-    /// Whether every command runs without a sandbox and without anybody being asked.
+    /// Whether commands run without a sandbox and without anybody being asked. Most rules ask for what the sandbox does not
+    /// allow, so without one they ask for nothing.
     pub fn is_unrestricted(&self) -> bool {
-        self.approval == "never" && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
+        self.approval != ASKS_ANYWAY
+            && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
     }
 
     /// Whether another than a person may approve what codex asks.
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_of_a_thread_are_read_and_only_the_worst_are_unrestricted() {
+    fn the_rules_of_a_thread_are_read_and_without_a_sandbox_only_one_rule_asks() {
         let read = |approval: Value, sandbox: &str| {
             EffectivePolicy::read(&json!({
                 "model": "m", "approvalPolicy": approval, "sandbox": { "type": sandbox },
@@ -230,9 +235,11 @@ mod tests {
         assert_eq!((usual.approval.as_str(), usual.sandbox.as_str()), ("on-request", "readOnly"));
         assert_eq!((usual.profile.as_deref(), usual.model.as_deref()), (Some(":x"), Some("m")));
         assert!(!usual.is_unrestricted());
-        assert!(!read(json!("never"), "workspaceWrite").is_unrestricted());
-        assert!(!read(json!({ "granular": {} }), "dangerFullAccess").is_unrestricted());
-        assert!(read(json!("never"), "dangerFullAccess").is_unrestricted());
+        for approval in [json!("never"), json!("on-request"), json!({ "granular": {} }), json!(null)] {
+            assert!(!read(approval.clone(), "workspaceWrite").is_unrestricted(), "{approval}");
+            assert!(read(approval.clone(), "dangerFullAccess").is_unrestricted(), "{approval}");
+        }
+        assert!(!read(json!("untrusted"), "dangerFullAccess").is_unrestricted());
         assert_eq!(EffectivePolicy::read(&json!({})), EffectivePolicy::default());
         for (answer, is_other) in [
             (json!({}), false),
