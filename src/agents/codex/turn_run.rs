@@ -182,7 +182,7 @@ impl TurnRun<'_> {
                 has_resumed = true;
                 drop(guard);
                 link.remove_thread(&thread.id);
-                let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
+                let report = ThreadReport::begun(&thread.id, &cwd);
                 // The right to it is taken again.
                 drop(thread);
                 thread = self.open_thread(link, &request, Some(report)).await?;
@@ -222,7 +222,7 @@ impl TurnRun<'_> {
     async fn follow(&self, link: &Arc<CodexLink>, started: StartedTurn) -> Result<TurnEnd, AgentError> {
         let StartedTurn { thread, guard, id, _files } = started;
         let cwd = self.folder()?;
-        let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
+        let report = ThreadReport::begun(&thread.id, &cwd);
         self.out.emit(TurnEvent::Upstream(report.to_value()));
         let facts = json!({ "codex_thread_id": thread.id, "codex_turn_id": id });
         if let Value::Object(facts) = facts {
