@@ -125,7 +125,7 @@ impl ThreadOpener<'_> {
             params.insert("threadId".to_owned(), json!(thread));
             // A conversation may be long, and we need nothing of it.
             params.insert("excludeTurns".to_owned(), json!(true));
-            let fault = match self.link.call("thread/resume", Value::Object(params)).await {
+            let fault = match self.call("thread/resume", Value::Object(params)).await {
                 Ok(answer) => {
                     if report.is_replacement {
                         // An earlier process of ours may have died before it said so. Codex keeps a thread without a turn
@@ -149,7 +149,7 @@ impl ThreadOpener<'_> {
                 ThreadFault::Archived if !has_unarchived => {
                     has_unarchived = true;
                     let params = json!({ "threadId": thread });
-                    self.link.call("thread/unarchive", params).await.map_err(|error| self.error(&error))?;
+                    self.call("thread/unarchive", params).await.map_err(|error| self.error(&error))?;
                 }
                 ThreadFault::OpenElsewhere
                 | ThreadFault::Archived
@@ -164,7 +164,7 @@ impl ThreadOpener<'_> {
     async fn start(&self, is_replacement: bool) -> Result<(OpenThread, bool), AgentError> {
         let mut params = wire::thread_params(self.config, self.cwd, self.link.version);
         params.extend(self.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        let answer = self.link.call("thread/start", Value::Object(params)).await;
+        let answer = self.call("thread/start", Value::Object(params)).await;
         let answer = answer.map_err(|error| self.error(&error))?;
         let Some(thread) = answer.result["thread"]["id"].as_str() else {
             return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the answer names no thread"))));
@@ -227,7 +227,7 @@ impl ThreadOpener<'_> {
             return Ok(true);
         }
         let params = json!({ "threadId": thread, "items": items });
-        match self.link.call("thread/inject_items", params).await {
+        match self.call("thread/inject_items", params).await {
             Ok(_) => Ok(true),
             Err(error @ (RpcError::Fault(_) | RpcError::TooLarge { .. })) => {
                 tracing::warn!(%error, "codex does not take the conversation so far");
@@ -244,6 +244,15 @@ impl ThreadOpener<'_> {
             Some(grants) => self.out.still_granted(grants.to_vec()).await,
             None => false,
         }
+    }
+
+    /// Calls a method. A codex that is stuck is ended, so that a turn finds another one: no turn has begun yet.
+    async fn call(&self, method: &str, params: Value) -> Result<RpcAnswer, RpcError> {
+        let answer = self.link.call(method, params).await;
+        if matches!(answer, Err(RpcError::Deadline)) {
+            self.link.end_if_stuck().await;
+        }
+        answer
     }
 
     fn error(&self, error: &RpcError) -> AgentError {
