@@ -166,11 +166,17 @@ impl TurnRun<'_> {
             let params = self.turn_params(link, &thread, &request, &input).await;
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
             let error = match link.call("turn/start", Value::Object(params)).await {
-                Ok(answer) => {
-                    let id = answer.result["turn"]["id"].as_str().unwrap_or_default().to_owned();
-                    guard.started(&id);
-                    return Ok(StartedTurn { thread, guard, id, _files: files });
-                }
+                Ok(answer) => match answer.result["turn"]["id"].as_str() {
+                    Some(id) => {
+                        guard.started(id);
+                        return Ok(StartedTurn { thread, guard, id: id.to_owned(), _files: files });
+                    }
+                    // Its messages could not be told from those of another turn. The guard ends it.
+                    None => {
+                        tracing::error!("codex started a turn and did not name it");
+                        return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexRefused));
+                    }
+                },
                 Err(error) => error,
             };
             tracing::warn!(%error, "codex did not start a turn");

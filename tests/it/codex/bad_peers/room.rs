@@ -178,6 +178,18 @@ async fn a_codex_that_dies_in_a_turn_is_said_with_the_text_so_far() {
 }
 
 #[tokio::test]
+async fn a_turn_without_a_name_is_given_up_at_once() {
+    let nameless = ScriptedAnswer::Result(json!({ "turn": { "status": "inProgress" } }));
+    let scene = CodexScene::with(Scenario::default().once("turn/start", nameless)).await;
+    scene.room().says("@ann", "tell me a story").await;
+    says(&scene, "codex refused the request").await;
+    // It may run all the same.
+    scene.receives("turn/interrupt", 1).await;
+    is_healthy(&scene).await;
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn a_turn_whose_end_never_comes_can_be_stopped() {
     let scenario = Scenario::default().turn("tell", [Act::says_half(&["Once upon"]), Act::EndsSilently]);
     let scene = CodexScene::with(scenario).await;
