@@ -85,7 +85,7 @@ impl AccountState {
     pub fn read_account(&mut self, answer: &Value) {
         let account = &answer["account"];
         let text = |name: &str| account[name].as_str().map(|text| one_line(text, WORD));
-        self.account = match account["type"].as_str() {
+        let found = match account["type"].as_str() {
             Some("chatgpt") => Some(CodexAccount::ChatGpt {
                 email: text("email").filter(|email| !email.is_empty()),
                 plan: text("planType").unwrap_or_default(),
@@ -98,6 +98,11 @@ impl AccountState {
                 None => None,
             },
         };
+        if self.account.is_some() && self.account != found {
+            // They were those of another account.
+            self.limits.clear();
+        }
+        self.account = found;
     }
 
     /// Takes the parameters of `account/rateLimits/updated`, or the answer to `account/rateLimits/read`. A value that is
@@ -305,6 +310,21 @@ mod tests {
         } }));
         let shown = shown(&state, None, StatusReader::Room);
         assert!(!shown.contains("100 %") && shown.contains("is reached"), "{shown}");
+    }
+
+    #[test]
+    fn another_account_has_limits_of_its_own() {
+        let mut state = subscription();
+        let before = shown(&state, None, StatusReader::Room);
+        let account =
+            |email: &str| json!({ "account": { "type": "chatgpt", "email": email, "planType": "plus" } });
+        state.read_account(&account("ann.smith@example.org"));
+        assert_eq!(shown(&state, None, StatusReader::Room), before);
+        state.read_account(&account("bob@example.org"));
+        assert_eq!(
+            shown(&state, None, StatusReader::Room),
+            "Account of codex: ChatGPT plus, b…@example.org."
+        );
     }
 
     #[test]
