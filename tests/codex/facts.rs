@@ -6,7 +6,7 @@ use crate::codex_home::{CodexHome, CodexOptions};
 use crate::direct::{DirectCodex, requests};
 use crate::it::upstream::Gate;
 use crate::it::upstream::Upstream;
-use crate::responses::{calls, is_cut_after, offered, runs, says, says_behind, told};
+use crate::responses::{calls, is_cut_after, offered, runs, says, says_behind, says_half, told};
 
 /// The request for the approval of a command.
 const COMMAND: &str = "item/commandExecution/requestApproval";
@@ -108,6 +108,32 @@ async fn without_a_sandbox_only_one_rule_asks() {
         assert_eq!(requests(&messages).contains(&COMMAND), asks, "{rule}");
         assert_eq!(std::fs::remove_file(&mark).is_ok(), !asks, "{rule}");
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_has_not_begun_is_interrupted_without_its_id() {
+    let (model, _home, mut codex) = started().await;
+    let thread = codex.starts_thread(json!({})).await;
+    for _ in 0..3 {
+        model.answers(says_half("It goes on"));
+        let input = json!([{ "type": "text", "text": "go" }]);
+        codex.calls("turn/start", json!({ "threadId": thread, "input": input })).await.unwrap();
+        // With its id the answer would be that no turn is active, and the turn would go on.
+        codex.calls("turn/interrupt", json!({ "threadId": thread, "turnId": "" })).await.unwrap();
+        let end = loop {
+            let message = codex.next().await;
+            if message["method"] == "turn/completed" {
+                break message;
+            }
+        };
+        assert_eq!(end["params"]["turn"]["status"], "interrupted");
+        model.forgets_answers();
+    }
+    // Without a turn nothing happens, now or later.
+    codex.calls("turn/interrupt", json!({ "threadId": thread, "turnId": "" })).await.unwrap();
+    model.answers(says(["Here I am."]));
+    let messages = codex.turn(&thread, "and now?", &Value::Null).await;
+    assert_eq!(messages.last().unwrap()["params"]["turn"]["status"], "completed");
 }
 
 #[tokio::test]

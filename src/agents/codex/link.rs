@@ -192,7 +192,10 @@ impl CodexLink {
         match message.method.as_str() {
             "turn/started" => state.begin_turn(params["turn"]["id"].as_str()),
             "turn/completed" => state.active = None,
-            "thread/status/changed" if params["status"]["type"] == "idle" => state.active = None,
+            // A thread that was just resumed is idle too, before its turn begins.
+            "thread/status/changed" if params["status"]["type"] == "idle" => {
+                state.active.take_if(|active| matches!(active, ActiveTurn::Running(_)));
+            }
             "item/completed" if params["item"]["type"] == "contextCompaction" => state.epoch += 1,
             // An older one is about the thread before it was opened anew.
             "thread/closed" | "thread/archived" | "thread/deleted" if message.position >= state.since => {
@@ -317,7 +320,7 @@ impl CodexLink {
     async fn interrupt(&self, thread: &str) {
         let Some(LoadedThread { active: Some(active), .. }) = self.thread(thread) else { return };
         let turn = match &active {
-            // Codex interrupts any turn of the thread for an empty id.
+            // Codex interrupts any turn of the thread for an empty id, also one that is about to begin.
             ActiveTurn::Starting => "",
             ActiveTurn::Running(id) => id,
         };

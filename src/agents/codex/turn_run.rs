@@ -167,10 +167,7 @@ impl TurnRun<'_> {
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
             let error = match link.call("turn/start", Value::Object(params)).await {
                 Ok(answer) => match answer.result["turn"]["id"].as_str() {
-                    Some(id) => {
-                        guard.started(id);
-                        return Ok(StartedTurn { thread, guard, id: id.to_owned(), _files: files });
-                    }
+                    Some(id) => return Ok(StartedTurn { thread, guard, id: id.to_owned(), _files: files }),
                     // Its messages could not be told from those of another turn. The guard ends it.
                     None => {
                         tracing::error!("codex started a turn and did not name it");
