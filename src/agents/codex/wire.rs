@@ -24,10 +24,14 @@ const OVERLOADED: i64 = -32_001;
 /// Words in a message of codex that tell us what to do. It has one code for most of its errors.
 const NO_ROLLOUT: &str = "no rollout found";
 const BAD_ID: &str = "invalid session id";
+const UNREADABLE: &str = "failed to read session metadata";
 const ACTIVE_WRITER: &str = "active writer";
 const ARCHIVED: &str = "is archived";
 const NOT_LOADED: &str = "thread not found";
 const NO_ACTIVE_TURN: &str = "no active turn";
+
+/// Reasons why a thread is unreadable that stay: its file is damaged. Others, such as too many open files, pass.
+const DAMAGES: [&str; 3] = [" is empty", "does not start with session metadata", "valid UTF-8"];
 
 /// The reviewer of requests who is a person. Any other is a model of codex that may approve by itself.
 const PERSON: &str = "user";
@@ -150,7 +154,7 @@ impl ThreadFault {
         let says = |words: &str| fault.message.contains(words);
         if fault.code == OVERLOADED {
             Self::Overloaded
-        } else if says(NO_ROLLOUT) || says(BAD_ID) {
+        } else if says(NO_ROLLOUT) || says(BAD_ID) || (says(UNREADABLE) && DAMAGES.into_iter().any(says)) {
             Self::Forgotten
         } else if says(ACTIVE_WRITER) {
             Self::OpenElsewhere
@@ -256,6 +260,17 @@ mod tests {
         for (code, message, means) in [
             (-32_600, "no rollout found for thread id 01", ThreadFault::Forgotten),
             (-32_600, "invalid session id: invalid character", ThreadFault::Forgotten),
+            (
+                -32_603,
+                "failed to read session metadata /r.jsonl: rollout at /r.jsonl is empty",
+                ThreadFault::Forgotten,
+            ),
+            (
+                -32_603,
+                "failed to read session metadata /r.jsonl: stream did not contain valid UTF-8",
+                ThreadFault::Forgotten,
+            ),
+            (-32_603, "failed to read session metadata /r.jsonl: Too many open files", ThreadFault::Other),
             (-32_600, "thread 01 already has an active writer", ThreadFault::OpenElsewhere),
             (-32_600, "session 01 is archived. Run `codex unarchive 01`", ThreadFault::Archived),
             (-32_600, "thread not found: 01", ThreadFault::NotLoaded),
