@@ -133,10 +133,8 @@ impl AccountState {
             .as_ref()
             .map(|account| TextKey::StatusCodexAccount.with("account", account.words(reader)));
         let thread = thread.map(ThreadFacts::line);
-        let windows = self.limits.values().flat_map(|limit| [limit.primary, limit.secondary]).flatten();
-        // Nothing is known of a window that has begun anew since.
-        let windows = windows.filter(|window| window.resets.is_none_or(|resets| resets > now));
-        let is_reached = self.limits.values().any(|limit| limit.is_reached);
+        let windows = self.limits.values().flat_map(RateLimit::windows).filter(|window| window.is_known(now));
+        let is_reached = self.limits.values().any(|limit| limit.has_reached(now));
         let reached = is_reached.then(|| TextKey::StatusCodexLimitReached.into());
         account.into_iter().chain(thread).chain(windows.map(LimitWindow::line)).chain(reached).collect()
     }
@@ -187,7 +185,24 @@ impl ThreadFacts<'_> {
     }
 }
 
+impl RateLimit {
+    fn windows(&self) -> impl Iterator<Item = LimitWindow> + use<> {
+        [self.primary, self.secondary].into_iter().flatten()
+    }
+
+    /// Whether nothing more may be used, as far as is known: not any more once all windows have begun anew.
+    fn has_reached(&self, now: i64) -> bool {
+        let is_over = self.windows().count() > 0 && !self.windows().any(|window| window.is_known(now));
+        self.is_reached && !is_over
+    }
+}
+
 impl LimitWindow {
+    /// Whether it has not begun anew since it was told.
+    fn is_known(self, now: i64) -> bool {
+        self.resets.is_none_or(|resets| resets > now)
+    }
+
     fn read(window: &Value) -> Option<Self> {
         let used = window["usedPercent"].as_f64()?.clamp(0.0, 100.0).round();
         Some(Self {
@@ -308,8 +323,15 @@ mod tests {
             "limitId": "codex", "rateLimitReachedType": "rate_limit_reached",
             "primary": { "usedPercent": 100, "windowDurationMins": 300, "resetsAt": NOW - 1 },
         } }));
-        let shown = shown(&state, None, StatusReader::Room);
-        assert!(!shown.contains("100 %") && shown.contains("is reached"), "{shown}");
+        let said = shown(&state, None, StatusReader::Room);
+        assert!(!said.contains("100 %") && said.contains("is reached"), "{said}");
+        // Then the last window begins anew.
+        state.update_limits(&json!({ "rateLimits": {
+            "limitId": "codex", "rateLimitReachedType": "rate_limit_reached",
+            "secondary": { "usedPercent": 100, "windowDurationMins": 10_080, "resetsAt": NOW - 1 },
+        } }));
+        let said = shown(&state, None, StatusReader::Room);
+        assert!(!said.contains("is reached"), "{said}");
     }
 
     #[test]
