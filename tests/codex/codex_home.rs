@@ -112,6 +112,20 @@ goals = false
         self.path().join("codex")
     }
 
+    /// The file of the only thread.
+    pub fn only_rollout(&self) -> PathBuf {
+        let mut folders = vec![self.codex_home().join("sessions")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                if entry.path().is_file() {
+                    return entry.path();
+                }
+                folders.push(entry.path());
+            }
+        }
+        panic!("codex has stored no thread");
+    }
+
     /// Folder of the folders in which codex works.
     pub fn workspace(&self) -> PathBuf {
         self.path().join("work")

@@ -111,6 +111,23 @@ async fn we_are_killed_while_an_approval_waits_and_it_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_whose_file_a_crash_has_damaged_is_replaced_and_said() {
+    for content in ["", "\0\0\0\0\n", "{\"half\": "] {
+        let mut scene = introduced().await;
+        scene.gateway_ends_by(Signal::KILL).await;
+        scene.nothing_is_left().await;
+        std::fs::write(scene.home.only_rollout(), content).unwrap();
+        scene.gateway_starts().await;
+        scene.model.answers(says(["You are Ann."]));
+        let end = scene.turn("who am I?").await;
+        assert!(end.contains("You are Ann."), "{content:?}: {end}");
+        scene.shows("Codex no longer had this conversation").await;
+        let last = told(scene.model.prompts().last().unwrap()).join("\n");
+        assert!(last.contains("my name is Ann") && last.contains("Hello, Ann."), "{last}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_end_in_order_while_codex_answers() {
     let mut scene = introduced().await;
     let gate = Gate::new();

@@ -6,7 +6,7 @@ use crate::codex_home::{CodexHome, CodexOptions};
 use crate::direct::{DirectCodex, requests};
 use crate::it::upstream::Gate;
 use crate::it::upstream::Upstream;
-use crate::responses::{calls, is_cut_after, offered, runs, says, says_behind, told};
+use crate::responses::{calls, is_cut_after, offered, runs, says, says_behind, says_half, told};
 
 /// The request for the approval of a command.
 const COMMAND: &str = "item/commandExecution/requestApproval";
@@ -89,6 +89,51 @@ async fn a_cut_answer_is_begun_again_as_a_second_message() {
     let texts: Vec<_> =
         completed.iter().filter_map(|message| message["params"]["item"]["text"].as_str()).collect();
     assert_eq!(texts, ["the whole answer"]);
+}
+
+#[tokio::test]
+async fn without_a_sandbox_only_one_rule_asks() {
+    let (model, home, mut codex) = started().await;
+    let mark = home.path().join("mark");
+    let command = json!({ "cmd": format!("touch {}", mark.display()) });
+    let parts = json!({ "granular": { "sandbox_approval": true, "rules": true, "skill_approval": true,
+        "request_permissions": true, "mcp_elicitations": true } });
+    for (rule, asks) in
+        [(json!("on-request"), false), (parts, false), (json!("never"), false), (json!("untrusted"), true)]
+    {
+        let settings = json!({ "sandbox": "danger-full-access", "approvalPolicy": rule });
+        let thread = codex.starts_thread(settings).await;
+        model.answers(calls("exec_command", &command)).answers(says(["done"]));
+        let messages = codex.turn(&thread, "go", &json!({ "decision": "decline" })).await;
+        assert_eq!(requests(&messages).contains(&COMMAND), asks, "{rule}");
+        assert_eq!(std::fs::remove_file(&mark).is_ok(), !asks, "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_has_not_begun_is_interrupted_without_its_id() {
+    let (model, _home, mut codex) = started().await;
+    let thread = codex.starts_thread(json!({})).await;
+    for _ in 0..3 {
+        model.answers(says_half("It goes on"));
+        let input = json!([{ "type": "text", "text": "go" }]);
+        codex.calls("turn/start", json!({ "threadId": thread, "input": input })).await.unwrap();
+        // With its id the answer would be that no turn is active, and the turn would go on.
+        codex.calls("turn/interrupt", json!({ "threadId": thread, "turnId": "" })).await.unwrap();
+        let end = loop {
+            let message = codex.next().await;
+            if message["method"] == "turn/completed" {
+                break message;
+            }
+        };
+        assert_eq!(end["params"]["turn"]["status"], "interrupted");
+        model.forgets_answers();
+    }
+    // Without a turn nothing happens, now or later.
+    codex.calls("turn/interrupt", json!({ "threadId": thread, "turnId": "" })).await.unwrap();
+    model.answers(says(["Here I am."]));
+    let messages = codex.turn(&thread, "and now?", &Value::Null).await;
+    assert_eq!(messages.last().unwrap()["params"]["turn"]["status"], "completed");
 }
 
 #[tokio::test]

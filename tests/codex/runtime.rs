@@ -71,6 +71,35 @@ async fn a_model_is_handed_to_codex_and_back_within_one_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_and_tools_of_codex_count_and_the_model_itself_reviews() {
+    let entry = "    tools: [memory, skills]\nreview: {memory: 2, skills: 2}\n".to_owned();
+    let scene = Scene::with(SceneSetup { is_switchable: true, entry, ..SceneSetup::default() }).await;
+    scene.operates(&["codex", "on"]).await;
+    scene.model.answers(runs("echo one")).answers(says(["First."]));
+    let question = scene.says("my name is Ann");
+    scene.approves(&scene.is_asked(1).await);
+    assert_eq!(scene.ends(&question).await, "First.");
+    assert_eq!(scene.model.requests_to("/chat/completions").len(), 0, "below both thresholds");
+    scene
+        .model
+        .answers(runs("echo two"))
+        .answers(says(["Second."]))
+        .answers(Answer::says(["Nothing is worth it."]));
+    let question = scene.says("and again");
+    scene.approves(&scene.is_asked(2).await);
+    assert_eq!(scene.ends(&question).await, "Second.");
+    scene.model.has_requests("/chat/completions", 1).await;
+    let reviews = scene.model.requests_to("/chat/completions");
+    let review = reviews[0].json();
+    for words in ["my name is Ann", "First.", "and again", "Second."] {
+        assert!(review["messages"].to_string().contains(words), "{words}: {review}");
+    }
+    let tools = review["tools"].to_string();
+    assert!(tools.contains("\"memory\"") && tools.contains("\"skills\""), "both were due: {tools}");
+    assert_eq!(scene.model.requests_to("/responses").len(), 4, "never by codex\n{scene}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_tools_server_is_called_without_asking_unless_its_entry_was_changed() {
     let scene = switchable(json!({ KEPT: kept() })).await;
     scene.has_skill("tea", "---\nname: tea\ndescription: How to make tea\n---\nBoil water.\n");

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::codex_home::CodexOptions;
 use crate::it::upstream::Gate;
-use crate::responses::{says, says_behind, thinks_and_says, told};
+use crate::responses::{calls, says, says_behind, thinks_and_says, told};
 use crate::scene::{Scene, SceneSetup, completion, text_of};
 
 /// The smallest picture.
@@ -85,6 +85,22 @@ async fn a_picture_reaches_the_model() {
     let told = told(&scene.model.prompt());
     assert!(told.last().unwrap().contains("what is this?"), "{told:#?}");
     assert!(told.last().unwrap().contains(PICTURE), "{told:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_note_that_codex_takes_is_there_in_the_next_conversation() {
+    let scene = Scene::start().await;
+    let note = json!({ "action": "add", "text": "Ann drinks tea" });
+    scene.model.answers(calls("memory", &note)).answers(says(["Noted."]));
+    assert_eq!(scene.turn("I like tea").await, "Noted.");
+    let result = told(&scene.model.prompts()[1]).pop().unwrap();
+    assert!(result.contains("1. Ann drinks tea"), "{result}");
+    scene.turn("/new").await;
+    scene.model.answers(says(["Tea."]));
+    assert_eq!(scene.turn("what shall I drink?").await, "Tea.");
+    let prompt = scene.model.prompts().pop().unwrap().json()["input"].to_string();
+    assert!(prompt.contains("Ann drinks tea") && !prompt.contains("I like tea"), "{prompt}");
+    assert!(scene.asked().is_empty(), "{scene}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

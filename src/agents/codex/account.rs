@@ -85,7 +85,7 @@ impl AccountState {
     pub fn read_account(&mut self, answer: &Value) {
         let account = &answer["account"];
         let text = |name: &str| account[name].as_str().map(|text| one_line(text, WORD));
-        self.account = match account["type"].as_str() {
+        let found = match account["type"].as_str() {
             Some("chatgpt") => Some(CodexAccount::ChatGpt {
                 email: text("email").filter(|email| !email.is_empty()),
                 plan: text("planType").unwrap_or_default(),
@@ -98,6 +98,11 @@ impl AccountState {
                 None => None,
             },
         };
+        if self.account.is_some() && self.account != found {
+            // They were those of another account.
+            self.limits.clear();
+        }
+        self.account = found;
     }
 
     /// Takes the parameters of `account/rateLimits/updated`, or the answer to `account/rateLimits/read`. A value that is
@@ -128,10 +133,8 @@ impl AccountState {
             .as_ref()
             .map(|account| TextKey::StatusCodexAccount.with("account", account.words(reader)));
         let thread = thread.map(ThreadFacts::line);
-        let windows = self.limits.values().flat_map(|limit| [limit.primary, limit.secondary]).flatten();
-        // Nothing is known of a window that has begun anew since.
-        let windows = windows.filter(|window| window.resets.is_none_or(|resets| resets > now));
-        let is_reached = self.limits.values().any(|limit| limit.is_reached);
+        let windows = self.limits.values().flat_map(RateLimit::windows).filter(|window| window.is_known(now));
+        let is_reached = self.limits.values().any(|limit| limit.has_reached(now));
         let reached = is_reached.then(|| TextKey::StatusCodexLimitReached.into());
         account.into_iter().chain(thread).chain(windows.map(LimitWindow::line)).chain(reached).collect()
     }
@@ -182,7 +185,24 @@ impl ThreadFacts<'_> {
     }
 }
 
+impl RateLimit {
+    fn windows(&self) -> impl Iterator<Item = LimitWindow> + use<> {
+        [self.primary, self.secondary].into_iter().flatten()
+    }
+
+    /// Whether nothing more may be used, as far as is known: not any more once all windows have begun anew.
+    fn has_reached(&self, now: i64) -> bool {
+        let is_over = self.windows().count() > 0 && !self.windows().any(|window| window.is_known(now));
+        self.is_reached && !is_over
+    }
+}
+
 impl LimitWindow {
+    /// Whether it has not begun anew since it was told.
+    fn is_known(self, now: i64) -> bool {
+        self.resets.is_none_or(|resets| resets > now)
+    }
+
     fn read(window: &Value) -> Option<Self> {
         let used = window["usedPercent"].as_f64()?.clamp(0.0, 100.0).round();
         Some(Self {
@@ -303,8 +323,30 @@ mod tests {
             "limitId": "codex", "rateLimitReachedType": "rate_limit_reached",
             "primary": { "usedPercent": 100, "windowDurationMins": 300, "resetsAt": NOW - 1 },
         } }));
-        let shown = shown(&state, None, StatusReader::Room);
-        assert!(!shown.contains("100 %") && shown.contains("is reached"), "{shown}");
+        let said = shown(&state, None, StatusReader::Room);
+        assert!(!said.contains("100 %") && said.contains("is reached"), "{said}");
+        // Then the last window begins anew.
+        state.update_limits(&json!({ "rateLimits": {
+            "limitId": "codex", "rateLimitReachedType": "rate_limit_reached",
+            "secondary": { "usedPercent": 100, "windowDurationMins": 10_080, "resetsAt": NOW - 1 },
+        } }));
+        let said = shown(&state, None, StatusReader::Room);
+        assert!(!said.contains("is reached"), "{said}");
+    }
+
+    #[test]
+    fn another_account_has_limits_of_its_own() {
+        let mut state = subscription();
+        let before = shown(&state, None, StatusReader::Room);
+        let account =
+            |email: &str| json!({ "account": { "type": "chatgpt", "email": email, "planType": "plus" } });
+        state.read_account(&account("ann.smith@example.org"));
+        assert_eq!(shown(&state, None, StatusReader::Room), before);
+        state.read_account(&account("bob@example.org"));
+        assert_eq!(
+            shown(&state, None, StatusReader::Room),
+            "Account of codex: ChatGPT plus, b…@example.org."
+        );
     }
 
     #[test]

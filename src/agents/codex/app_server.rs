@@ -150,6 +150,13 @@ impl AppServer {
         self.shared.state.lock().policy = Some(policy.clone());
     }
 
+    /// Notes that codex' provider answers with another model than the one of the thread.
+    pub fn note_model(&self, model: &str) {
+        if let Some(policy) = &mut self.shared.state.lock().policy {
+            policy.model = Some(model.to_owned());
+        }
+    }
+
     /// The rules of the thread that was opened last, if any was.
     pub fn policy(&self) -> Option<EffectivePolicy> {
         self.shared.state.lock().policy.clone()

@@ -39,6 +39,9 @@ const CLEAN_CALL: Duration = Duration::from_secs(3);
 /// Longest wait for the end of an interrupted turn.
 const INTERRUPT_WAIT: Duration = Duration::from_secs(5);
 
+/// Time limit of a question that codex answers from memory, to learn whether it answers anything at all.
+const ALIVE: Duration = Duration::from_secs(5);
+
 /// Code of our answer to a request that no turn owns.
 const NO_TURN: i64 = -32_600;
 
@@ -108,6 +111,15 @@ impl CodexLink {
     /// Calls a method within the usual time.
     pub async fn call(&self, method: &str, params: Value) -> Result<RpcAnswer, RpcError> {
         self.rpc.call(method, params, CALL).await
+    }
+
+    /// Called after a call that codex did not answer in time: ends it if it answers nothing at all. A slow one goes on.
+    pub async fn end_if_stuck(&self) {
+        let asked = self.rpc.call("thread/loaded/list", json!({}), ALIVE).await;
+        if matches!(asked, Err(RpcError::Deadline)) {
+            tracing::error!("codex does not answer any more, and is ended");
+            self.rpc.end().await;
+        }
     }
 
     /// Learns the account now, and whenever codex says that it has changed. Ends with the process.
@@ -180,7 +192,10 @@ impl CodexLink {
         match message.method.as_str() {
             "turn/started" => state.begin_turn(params["turn"]["id"].as_str()),
             "turn/completed" => state.active = None,
-            "thread/status/changed" if params["status"]["type"] == "idle" => state.active = None,
+            // A thread that was just resumed is idle too, before its turn begins.
+            "thread/status/changed" if params["status"]["type"] == "idle" => {
+                state.active.take_if(|active| matches!(active, ActiveTurn::Running(_)));
+            }
             "item/completed" if params["item"]["type"] == "contextCompaction" => state.epoch += 1,
             // An older one is about the thread before it was opened anew.
             "thread/closed" | "thread/archived" | "thread/deleted" if message.position >= state.since => {
@@ -305,7 +320,7 @@ impl CodexLink {
     async fn interrupt(&self, thread: &str) {
         let Some(LoadedThread { active: Some(active), .. }) = self.thread(thread) else { return };
         let turn = match &active {
-            // Codex interrupts any turn of the thread for an empty id.
+            // Codex interrupts any turn of the thread for an empty id, also one that is about to begin.
             ActiveTurn::Starting => "",
             ActiveTurn::Running(id) => id,
         };

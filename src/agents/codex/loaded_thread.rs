@@ -32,9 +32,10 @@ pub struct LoadedThread {
 /// A turn that runs in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActiveTurn {
-    /// Codex has not told its id yet.
+    /// Codex has not said that it has begun. It answers the start before that, and then does not know the turn by its id
+    /// yet.
     Starting,
-    /// The turn with this id.
+    /// The turn with this id has begun.
     Running(String),
 }
 

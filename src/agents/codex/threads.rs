@@ -78,11 +78,10 @@ impl ThreadOpener<'_> {
             match self.resume(&report, route).await? {
                 ResumeEnd::Loaded(thread) => return Ok(thread),
                 // Codex keeps nothing of a thread in which no turn was started.
-                ResumeEnd::Forgotten => has_forgotten = report.begun,
+                ResumeEnd::Forgotten => has_forgotten = report.begun || report.is_replacement,
             }
         }
-        let thread = self.start().await?;
-        let is_told = self.tell_history(&thread).await?;
+        let (thread, is_told) = self.start(has_forgotten).await?;
         let remark = match (has_forgotten, is_told) {
             (true, true) => Some(TextKey::CodexForgot),
             (true, false) => Some(TextKey::CodexForgotAll),
@@ -90,9 +89,13 @@ impl ThreadOpener<'_> {
             (false, false) => Some(TextKey::CodexNoHistory),
         };
         if let Some(remark) = remark {
-            self.out.emit(TurnEvent::Remark(LocalizedText::from(remark)));
+            self.remark(remark);
         }
         Ok(thread)
+    }
+
+    fn remark(&self, remark: TextKey) {
+        self.out.emit(TurnEvent::Remark(LocalizedText::from(remark)));
     }
 
     /// Opens a thread that codex has.
@@ -122,8 +125,15 @@ impl ThreadOpener<'_> {
             params.insert("threadId".to_owned(), json!(thread));
             // A conversation may be long, and we need nothing of it.
             params.insert("excludeTurns".to_owned(), json!(true));
-            let fault = match self.link.call("thread/resume", Value::Object(params)).await {
-                Ok(answer) => return self.adopt(route, thread, &answer).await.map(ResumeEnd::Loaded),
+            let fault = match self.call("thread/resume", Value::Object(params)).await {
+                Ok(answer) => {
+                    if report.is_replacement {
+                        // An earlier process of ours may have died before it said so. Codex keeps a thread without a turn
+                        // only if it was given the conversation.
+                        self.remark(TextKey::CodexForgot);
+                    }
+                    return self.adopt(route, thread, &answer).await.map(ResumeEnd::Loaded);
+                }
                 Err(RpcError::Fault(fault)) => fault,
                 Err(error) => return Err(self.error(&error)),
             };
@@ -139,7 +149,7 @@ impl ThreadOpener<'_> {
                 ThreadFault::Archived if !has_unarchived => {
                     has_unarchived = true;
                     let params = json!({ "threadId": thread });
-                    self.link.call("thread/unarchive", params).await.map_err(|error| self.error(&error))?;
+                    self.call("thread/unarchive", params).await.map_err(|error| self.error(&error))?;
                 }
                 ThreadFault::OpenElsewhere
                 | ThreadFault::Archived
@@ -150,23 +160,26 @@ impl ThreadOpener<'_> {
         }
     }
 
-    /// Starts a new thread.
-    async fn start(&self) -> Result<OpenThread, AgentError> {
+    /// Starts a new thread and gives it the conversation so far. False if codex cannot take that.
+    async fn start(&self, is_replacement: bool) -> Result<(OpenThread, bool), AgentError> {
         let mut params = wire::thread_params(self.config, self.cwd, self.link.version);
         params.extend(self.extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        let answer = self.link.call("thread/start", Value::Object(params)).await;
+        let answer = self.call("thread/start", Value::Object(params)).await;
         let answer = answer.map_err(|error| self.error(&error))?;
         let Some(thread) = answer.result["thread"]["id"].as_str() else {
             return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the answer names no thread"))));
         };
-        let report = ThreadReport { thread: thread.to_owned(), cwd: self.cwd.to_owned(), begun: false };
+        let report = ThreadReport::new(thread, self.cwd, is_replacement);
         // A thread that nobody knows after our death would be work that is lost.
         self.out.store_upstream(report.to_value()).await?;
         failpoint("codex.thread_stored");
         let Some(route) = self.link.attach(thread) else {
             return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the new thread is not new"))));
         };
-        self.adopt(route, thread, &answer).await
+        // Before it counts as loaded: if this breaks off, nobody knows what codex has of it, and the next turn opens the
+        // thread anew.
+        let is_told = self.tell_history(thread).await?;
+        Ok((self.adopt(route, thread, &answer).await?, is_told))
     }
 
     /// Whether the tools server that a thread in this folder calls by our name is our own.
@@ -191,7 +204,7 @@ impl ThreadOpener<'_> {
     }
 
     /// Refuses a thread in which a person does not decide: one whose requests a model answers, and one that would run
-    /// everything without a sandbox and without asking, unless the operator means it.
+    /// commands without a sandbox and without asking, unless the operator means it.
     fn check_policy(&self, policy: &EffectivePolicy) -> Result<(), AgentError> {
         if policy.has_other_reviewer() {
             tracing::error!(reviewer = policy.reviewer, "codex would not leave its requests to people");
@@ -199,7 +212,8 @@ impl ThreadOpener<'_> {
         }
         if policy.is_unrestricted() && !self.config.unrestricted {
             tracing::error!(
-                "codex would run every command without a sandbox and without asking; see `unrestricted`"
+                approval = policy.approval,
+                "codex would run commands without a sandbox and without asking; see `unrestricted`"
             );
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexUnrestricted));
         }
@@ -207,13 +221,13 @@ impl ThreadOpener<'_> {
     }
 
     /// Gives a new thread the conversation so far. False if codex cannot take it.
-    async fn tell_history(&self, thread: &OpenThread) -> Result<bool, AgentError> {
+    async fn tell_history(&self, thread: &str) -> Result<bool, AgentError> {
         let items = history_items(self.history);
         if items.is_empty() {
             return Ok(true);
         }
-        let params = json!({ "threadId": thread.id, "items": items });
-        match self.link.call("thread/inject_items", params).await {
+        let params = json!({ "threadId": thread, "items": items });
+        match self.call("thread/inject_items", params).await {
             Ok(_) => Ok(true),
             Err(error @ (RpcError::Fault(_) | RpcError::TooLarge { .. })) => {
                 tracing::warn!(%error, "codex does not take the conversation so far");
@@ -230,6 +244,15 @@ impl ThreadOpener<'_> {
             Some(grants) => self.out.still_granted(grants.to_vec()).await,
             None => false,
         }
+    }
+
+    /// Calls a method. A codex that is stuck is ended, so that a turn finds another one: no turn has begun yet.
+    async fn call(&self, method: &str, params: Value) -> Result<RpcAnswer, RpcError> {
+        let answer = self.link.call(method, params).await;
+        if matches!(answer, Err(RpcError::Deadline)) {
+            self.link.end_if_stuck().await;
+        }
+        answer
     }
 
     fn error(&self, error: &RpcError) -> AgentError {

@@ -21,15 +21,6 @@ impl TurnGuard {
         Self { link, servers, thread: thread.to_owned(), is_over: false }
     }
 
-    /// Notes the id of the turn. It may have ended already.
-    pub fn started(&self, turn: &str) {
-        self.link.change_thread(&self.thread, |state| {
-            if state.active.is_some() {
-                state.begin_turn(Some(turn));
-            }
-        });
-    }
-
     /// The call that should have started the turn failed. Codex may have started it all the same if it did not answer.
     pub fn refused(&mut self, error: &RpcError) {
         match error {

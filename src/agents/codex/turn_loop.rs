@@ -238,6 +238,7 @@ impl<'a> TurnLoop<'a> {
             }
             "item/completed" => return self.complete(item).await,
             "thread/tokenUsage/updated" => return self.count(&params["tokenUsage"]),
+            "model/rerouted" => self.run.agent.server.note_model(text_field(params, "toModel")),
             "error" => self.note_error(params),
             "serverRequest/resolved" => self.requests.withdraw(&params["requestId"]),
             "warning" | "guardianWarning" | "deprecationNotice" | "configWarning" => {

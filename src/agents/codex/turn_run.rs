@@ -166,11 +166,14 @@ impl TurnRun<'_> {
             let params = self.turn_params(link, &thread, &request, &input).await;
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
             let error = match link.call("turn/start", Value::Object(params)).await {
-                Ok(answer) => {
-                    let id = answer.result["turn"]["id"].as_str().unwrap_or_default().to_owned();
-                    guard.started(&id);
-                    return Ok(StartedTurn { thread, guard, id, _files: files });
-                }
+                Ok(answer) => match answer.result["turn"]["id"].as_str() {
+                    Some(id) => return Ok(StartedTurn { thread, guard, id: id.to_owned(), _files: files }),
+                    // Its messages could not be told from those of another turn. The guard ends it.
+                    None => {
+                        tracing::error!("codex started a turn and did not name it");
+                        return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexRefused));
+                    }
+                },
                 Err(error) => error,
             };
             tracing::warn!(%error, "codex did not start a turn");
@@ -182,7 +185,7 @@ impl TurnRun<'_> {
                 has_resumed = true;
                 drop(guard);
                 link.remove_thread(&thread.id);
-                let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
+                let report = ThreadReport::begun(&thread.id, &cwd);
                 // The right to it is taken again.
                 drop(thread);
                 thread = self.open_thread(link, &request, Some(report)).await?;
@@ -222,7 +225,7 @@ impl TurnRun<'_> {
     async fn follow(&self, link: &Arc<CodexLink>, started: StartedTurn) -> Result<TurnEnd, AgentError> {
         let StartedTurn { thread, guard, id, _files } = started;
         let cwd = self.folder()?;
-        let report = ThreadReport { thread: thread.id.clone(), cwd: cwd.clone(), begun: true };
+        let report = ThreadReport::begun(&thread.id, &cwd);
         self.out.emit(TurnEvent::Upstream(report.to_value()));
         let facts = json!({ "codex_thread_id": thread.id, "codex_turn_id": id });
         if let Value::Object(facts) = facts {

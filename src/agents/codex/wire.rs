@@ -24,13 +24,20 @@ const OVERLOADED: i64 = -32_001;
 /// Words in a message of codex that tell us what to do. It has one code for most of its errors.
 const NO_ROLLOUT: &str = "no rollout found";
 const BAD_ID: &str = "invalid session id";
+const UNREADABLE: &str = "failed to read session metadata";
 const ACTIVE_WRITER: &str = "active writer";
 const ARCHIVED: &str = "is archived";
 const NOT_LOADED: &str = "thread not found";
 const NO_ACTIVE_TURN: &str = "no active turn";
 
+/// Reasons why a thread is unreadable that stay: its file is damaged. Others, such as too many open files, pass.
+const DAMAGES: [&str; 3] = [" is empty", "does not start with session metadata", "valid UTF-8"];
+
 /// The reviewer of requests who is a person. Any other is a model of codex that may approve by itself.
 const PERSON: &str = "user";
+
+/// The only rule that asks for commands without a look at the sandbox: for all but a few that only read.
+const ASKS_ANYWAY: &str = "untrusted";
 
 /// First version that we have seen take `agents.enabled`; 0.138 takes it for a role and fails. The switches of features
 /// are ignored where the model itself says how its agents work.
@@ -111,9 +118,11 @@ impl EffectivePolicy {
         }
     }
 
-    /// Whether every command runs without a sandbox and without anybody being asked.
+    /// Whether commands run without a sandbox and without anybody being asked. Most rules ask for what the sandbox does not
+    /// allow, so without one they ask for nothing.
     pub fn is_unrestricted(&self) -> bool {
-        self.approval == "never" && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
+        self.approval != ASKS_ANYWAY
+            && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
     }
 
     /// Whether another than a person may approve what codex asks.
@@ -145,7 +154,7 @@ impl ThreadFault {
         let says = |words: &str| fault.message.contains(words);
         if fault.code == OVERLOADED {
             Self::Overloaded
-        } else if says(NO_ROLLOUT) || says(BAD_ID) {
+        } else if says(NO_ROLLOUT) || says(BAD_ID) || (says(UNREADABLE) && DAMAGES.into_iter().any(says)) {
             Self::Forgotten
         } else if says(ACTIVE_WRITER) {
             Self::OpenElsewhere
@@ -219,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_of_a_thread_are_read_and_only_the_worst_are_unrestricted() {
+    fn the_rules_of_a_thread_are_read_and_without_a_sandbox_only_one_rule_asks() {
         let read = |approval: Value, sandbox: &str| {
             EffectivePolicy::read(&json!({
                 "model": "m", "approvalPolicy": approval, "sandbox": { "type": sandbox },
@@ -230,9 +239,11 @@ mod tests {
         assert_eq!((usual.approval.as_str(), usual.sandbox.as_str()), ("on-request", "readOnly"));
         assert_eq!((usual.profile.as_deref(), usual.model.as_deref()), (Some(":x"), Some("m")));
         assert!(!usual.is_unrestricted());
-        assert!(!read(json!("never"), "workspaceWrite").is_unrestricted());
-        assert!(!read(json!({ "granular": {} }), "dangerFullAccess").is_unrestricted());
-        assert!(read(json!("never"), "dangerFullAccess").is_unrestricted());
+        for approval in [json!("never"), json!("on-request"), json!({ "granular": {} }), json!(null)] {
+            assert!(!read(approval.clone(), "workspaceWrite").is_unrestricted(), "{approval}");
+            assert!(read(approval.clone(), "dangerFullAccess").is_unrestricted(), "{approval}");
+        }
+        assert!(!read(json!("untrusted"), "dangerFullAccess").is_unrestricted());
         assert_eq!(EffectivePolicy::read(&json!({})), EffectivePolicy::default());
         for (answer, is_other) in [
             (json!({}), false),
@@ -249,6 +260,17 @@ mod tests {
         for (code, message, means) in [
             (-32_600, "no rollout found for thread id 01", ThreadFault::Forgotten),
             (-32_600, "invalid session id: invalid character", ThreadFault::Forgotten),
+            (
+                -32_603,
+                "failed to read session metadata /r.jsonl: rollout at /r.jsonl is empty",
+                ThreadFault::Forgotten,
+            ),
+            (
+                -32_603,
+                "failed to read session metadata /r.jsonl: stream did not contain valid UTF-8",
+                ThreadFault::Forgotten,
+            ),
+            (-32_603, "failed to read session metadata /r.jsonl: Too many open files", ThreadFault::Other),
             (-32_600, "thread 01 already has an active writer", ThreadFault::OpenElsewhere),
             (-32_600, "session 01 is archived. Run `codex unarchive 01`", ThreadFault::Archived),
             (-32_600, "thread not found: 01", ThreadFault::NotLoaded),

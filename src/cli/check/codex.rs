@@ -7,14 +7,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use toml_edit::{Document, TableLike};
+use toml_edit::{Document, Item, TableLike};
 
 use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex, is_logged_in};
 use crate::agents::codex::codex_environment;
 use crate::agents::codex::enable::{EnableSources, SharedCodexHome, codex_folder};
 use crate::agents::codex::migration::MigratedAgent;
 use crate::agents::process::environment::is_secret;
-use crate::config::{AgentSettings, CodexConfig, Config, ConfigSources};
+use crate::config::{
+    AgentSettings, ApprovalMode, CodexConfig, CodexPermissions, Config, ConfigSources, ProfileSetting,
+    SandboxMode,
+};
 use crate::control::client::{CommandNeed, ControlClient};
 use crate::control::codex::{CodexStatus, CodexStatusRequest};
 use crate::ids::AgentName;
@@ -173,6 +176,21 @@ fn describe(
     let there = if folder.is_dir() { "" } else { ", which is not there yet; `codex login` makes it" };
     let _ =
         write!(text, "\nagent `{name}`: the folder of codex (CODEX_HOME) is {}{there}\n", folder.display());
+    if asks_nobody(codex, &folder) {
+        let _ = write!(
+            text,
+            "\nwarning: agent `{name}`: codex' configuration switches its sandbox off, so codex would run commands without \
+             asking, and Talaria lets it answer nobody; {}\n",
+            match user.is_switched {
+                true =>
+                    "set another sandbox there, or use an agent of `kind: codex` with a sandbox of its own"
+                        .to_owned(),
+                false => format!(
+                    "set another one in `agents.{name}.permissions.sandbox`, or `unrestricted: true` if you mean it"
+                ),
+            }
+        );
+    }
     let ours = |variable: &str| std::env::var_os(variable).is_some();
     for (provider, variable) in wanted_variables(&folder) {
         if environment.contains_key(OsStr::new(&variable)) {
@@ -227,6 +245,21 @@ fn wanted_variables(folder: &Path) -> BTreeSet<(String, String)> {
     providers.into_iter().filter_map(variable).collect()
 }
 
+/// Whether codex' configuration gives an agent no sandbox, without which codex asks for nothing, and its entry neither
+/// decides otherwise nor means it.
+fn asks_nobody(codex: &CodexConfig, folder: &Path) -> bool {
+    let CodexPermissions { sandbox, approval, .. } = codex.permissions;
+    let entry_decides = sandbox.is_some() || matches!(codex.profile, ProfileSetting::Named(_));
+    if entry_decides || approval == Some(ApprovalMode::Untrusted) || codex.unrestricted {
+        return false;
+    }
+    let text = read_config(folder);
+    let Ok(document) = Document::parse(text.as_str()) else { return false };
+    let is = |key: &str, value: &str| document.as_table().get(key).and_then(Item::as_str) == Some(value);
+    is("sandbox_mode", SandboxMode::DangerFullAccess.wire_name())
+        || is("default_permissions", ":danger-full-access")
+}
+
 /// Whether codex answers with its own account, because its configuration names no other provider.
 fn needs_login(folder: &Path) -> bool {
     let text = read_config(folder);
@@ -274,6 +307,33 @@ mod tests {
             fs::write(folder.path().join("config.toml"), toml).unwrap();
             assert_eq!(needs_login(folder.path()), needs, "{toml}");
         }
+    }
+
+    #[test]
+    fn a_codex_whose_own_configuration_switches_the_sandbox_off_asks_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut codex = CodexConfig::new("/work".into());
+        for (toml, warns) in [
+            ("sandbox_mode = 'danger-full-access'", true),
+            ("default_permissions = ':danger-full-access'\n[a]", true),
+            ("sandbox_mode = 'workspace-write'", false),
+            ("[profiles.x]\nsandbox_mode = 'danger-full-access'", false),
+            ("", false),
+            ("= x", false),
+        ] {
+            fs::write(folder.path().join("config.toml"), toml).unwrap();
+            assert_eq!(asks_nobody(&codex, folder.path()), warns, "{toml}");
+        }
+        fs::write(folder.path().join("config.toml"), "sandbox_mode = 'danger-full-access'").unwrap();
+        let mut answers = |change: fn(&mut CodexConfig)| {
+            codex = CodexConfig::new("/work".into());
+            change(&mut codex);
+            assert!(!asks_nobody(&codex, folder.path()), "{codex:?}");
+        };
+        answers(|codex| codex.permissions.sandbox = Some(SandboxMode::ReadOnly));
+        answers(|codex| codex.permissions.approval = Some(ApprovalMode::Untrusted));
+        answers(|codex| codex.profile = ProfileSetting::Named(":workspace".into()));
+        answers(|codex| codex.unrestricted = true);
     }
 
     #[test]

@@ -165,7 +165,7 @@ pub(in crate::config) struct CodexSection {
     plugins: Option<bool>,
     /// Whether the migration writes our tools server. Default: `true`.
     tools_server: Option<bool>,
-    /// Whether it may run without a sandbox and without approvals. Default: `false`.
+    /// Whether it may run commands without a sandbox and without asking. Default: `false`.
     unrestricted: Option<bool>,
 }
 
@@ -300,16 +300,23 @@ impl ConfigResolver<'_> {
                 .hint("keep `profile`, which says more, or `permissions.sandbox`"),
             );
         }
-        let is_open = sandbox == Some(SandboxMode::DangerFullAccess)
-            || config.profile == ProfileSetting::Named(":danger-full-access".to_owned());
-        if is_open && approval == Some(ApprovalMode::Never) && !config.unrestricted {
-            let place = self.place(&["agents", name, "permissions"]);
+        let (is_open, key) = match &config.profile {
+            ProfileSetting::Named(profile) => (profile == ":danger-full-access", "profile"),
+            ProfileSetting::Default | ProfileSetting::None => {
+                (sandbox == Some(SandboxMode::DangerFullAccess), "permissions")
+            }
+        };
+        // Every other rule asks for what the sandbox does not allow, which is nothing without one. That goes for those
+        // that codex' own configuration can have, too.
+        if is_open && approval != Some(ApprovalMode::Untrusted) && !config.unrestricted {
+            let place = self.place(&["agents", name, key]);
             self.errors.push(
                 ConfigError::new(format!(
-                    "`agents.{name}` would run every command without a sandbox and without asking{place}"
+                    "`agents.{name}` would run commands without a sandbox and without asking{place}"
                 ))
                 .hint(
-                    "write `approval: on-request`, another sandbox, or `unrestricted: true` if you mean it",
+                    "write `approval: untrusted` below `permissions`, another sandbox, or `unrestricted: true` if you mean \
+                     it",
                 ),
             );
         }

@@ -61,15 +61,26 @@ fn every_key_arrives() {
 }
 
 #[test]
-fn no_sandbox_and_no_approvals_must_be_meant() {
-    let open = "agents:\n  coder: {kind: codex, permissions: {sandbox: danger-full-access, approval: never}";
-    insta::assert_snapshot!(errors(&format!("{open}}}\n")), @"
-    error: `agents.coder` would run every command without a sandbox and without asking (talaria.yaml, line 2)
+fn a_codex_without_a_sandbox_that_asks_nobody_must_be_meant() {
+    let entry = |keys: &str| format!("agents:\n  coder: {{kind: codex, {keys}}}\n");
+    let full = "permissions: {sandbox: danger-full-access, approval: on-request}";
+    insta::assert_snapshot!(errors(&entry(full)), @"
+    error: `agents.coder` would run commands without a sandbox and without asking (talaria.yaml, line 2)
 
-    hint: write `approval: on-request`, another sandbox, or `unrestricted: true` if you mean it
+    hint: write `approval: untrusted` below `permissions`, another sandbox, or `unrestricted: true` if you mean it
     ");
-    let meant = Scene::new().file(format!("{open}, unrestricted: true}}\n"));
-    assert_eq!(codex(&meant).permissions.sandbox, Some(SandboxMode::DangerFullAccess));
+    // Without an approval of its own it has one of those that ask for nothing then.
+    for open in [
+        "permissions: {sandbox: danger-full-access, approval: never}",
+        "permissions: {sandbox: danger-full-access}",
+        "profile: ':danger-full-access'",
+        "profile: ':danger-full-access', permissions: {approval: on-request}",
+    ] {
+        assert!(errors(&entry(open)).contains("without a sandbox and without asking"), "{open}");
+        assert!(codex(&Scene::new().file(entry(&format!("{open}, unrestricted: true")))).unrestricted);
+    }
+    let asks = Scene::new().file(entry("permissions: {sandbox: danger-full-access, approval: untrusted}"));
+    assert_eq!(codex(&asks).permissions.sandbox, Some(SandboxMode::DangerFullAccess));
 }
 
 #[test]

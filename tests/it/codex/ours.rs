@@ -65,7 +65,17 @@ async fn status_shows_the_account_the_rules_and_the_limits() {
     let limits = format!("{}\n", json!({ "method": "account/rateLimits/updated", "params": limits }));
     let scenario = Scenario::default()
         .always("account/read", ScriptedAnswer::Result(account))
-        .turn("hello", [Act::writes(limits), Act::says(&["Hi."])]);
+        .turn("hello", [Act::writes(limits), Act::says(&["Hi."])])
+        .turn(
+            "hack",
+            [
+                Act::notifies(
+                    "model/rerouted",
+                    json!({ "fromModel": "fake-model", "toModel": "safe-model" }),
+                ),
+                Act::says(&["No."]),
+            ],
+        );
     let scene = CodexScene::with(scenario).await;
     scene.asks("hello", "Hi.").await;
     scene.receives("account/read", 1).await;
@@ -73,5 +83,8 @@ async fn status_shows_the_account_the_rules_and_the_limits() {
     let room = scene.room().now();
     assert!(room.contains("plus") && !room.contains("ann@"), "{room}");
     assert!(room.contains("on-request") && room.contains("readOnly"), "{room}");
+    assert!(room.contains("model fake-model"), "{room}");
+    scene.asks("hack it", "No.").await;
+    scene.asks("/status", "model safe-model").await;
     scene.ends().await;
 }

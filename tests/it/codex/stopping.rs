@@ -32,6 +32,21 @@ async fn stop_interrupts_codex_and_keeps_the_text() {
 }
 
 #[tokio::test]
+async fn a_turn_that_is_stopped_before_it_has_begun_does_not_begin() {
+    let scenario = Scenario::default().turn("make", [Act::runs("make", "ok")]).beginning_behind("begin");
+    let scene = CodexScene::with(scenario).await;
+    scene.room().says("@ann", "make it").await;
+    scene.codex.reached("begin").await;
+    // Its start was answered, and that is all that codex said of it.
+    scene.asks("/stop", "(stopped)").await;
+    scene.codex.opens("begin");
+    scene.asks("hello", "bot   hello").await;
+    assert_eq!(scene.codex.ran(), Vec::<String>::new());
+    assert_eq!(scene.codex.processes().len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn a_command_that_waits_for_approval_never_runs_after_a_stop() {
     let scenario = Scenario::default().turn("make", [Act::runs_if_allowed("make", "ok")]);
     let scene = CodexScene::with(scenario).await;

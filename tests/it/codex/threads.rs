@@ -104,6 +104,24 @@ async fn a_codex_that_takes_no_history_is_said_to_begin_without_it() {
 }
 
 #[tokio::test]
+async fn a_stop_while_a_new_thread_is_told_the_conversation_leaves_no_thread_without_it() {
+    let mut scene = CodexScene::with(Scenario::default()).await;
+    scene.asks("my name is Ann", "bot   my name is Ann").await;
+    std::fs::remove_file(scene.codex.folder().join("threads/thread-1")).unwrap();
+    scene.gateway.restart().await;
+    scene.codex.plays(&Scenario::default().once("thread/inject_items", ScriptedAnswer::Silence));
+    scene.room().says("@ann", "who am I?").await;
+    scene.receives("thread/inject_items", 1).await;
+    scene.asks("/stop", "(stopped)").await;
+    scene.asks("and now?", "Codex no longer had this conversation").await;
+    let told = scene.codex.received("thread/inject_items");
+    assert_eq!(told.len(), 2, "{}", scene.codex.history());
+    assert_eq!(told[1]["threadId"], scene.codex.received("turn/start").pop().unwrap()["threadId"]);
+    assert!(told[1].to_string().contains("my name is Ann"), "{told:?}");
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn a_thread_that_another_process_is_about_to_leave_is_waited_for() {
     let busy = || ScriptedAnswer::error(-32_600, "thread thread-1 already has an active writer");
     let scenario = Scenario::default().once("thread/resume", busy()).once("thread/resume", busy());

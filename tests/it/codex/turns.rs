@@ -294,20 +294,27 @@ async fn codex_gets_a_short_environment_and_the_folder_of_its_entry() {
 }
 
 #[tokio::test]
-async fn no_sandbox_and_no_approvals_serve_nobody_unless_the_operator_means_it() {
-    let open = || {
+async fn a_codex_without_a_sandbox_that_asks_nobody_serves_nobody_unless_the_operator_means_it() {
+    let open = |approval: Value| {
         Scenario::default()
-            .with_thread("approvalPolicy", json!("never"))
+            .with_thread("approvalPolicy", approval)
             .with_thread("sandbox", json!({ "type": "dangerFullAccess" }))
     };
-    let scene = CodexScene::with(open()).await;
-    scene.asks("hello", "without a sandbox and without asking").await;
-    scene.room().says("@ann", "again").await;
-    let refused = || scene.room().now().matches("without a sandbox").count() == 2;
-    scene.comes_to("both are refused", refused).await;
-    assert_eq!(scene.codex.received("turn/start").len(), 0);
+    // Without a sandbox nothing has to be allowed to leave it.
+    let parts = json!({ "granular": { "sandbox_approval": true, "rules": true } });
+    for approval in [json!("never"), json!("on-request"), parts, Value::Null] {
+        let scene = CodexScene::with(open(approval)).await;
+        scene.asks("hello", "without a sandbox and without asking").await;
+        scene.room().says("@ann", "again").await;
+        let refused = || scene.room().now().matches("without a sandbox").count() == 2;
+        scene.comes_to("both are refused", refused).await;
+        assert_eq!(scene.codex.received("turn/start").len(), 0);
+        scene.ends().await;
+    }
+    let scene = CodexScene::as_set(open(json!("never")), |config| config.unrestricted = true).await;
+    scene.asks("hello", "bot   hello").await;
     scene.ends().await;
-    let scene = CodexScene::as_set(open(), |config| config.unrestricted = true).await;
+    let scene = CodexScene::with(open(json!("untrusted"))).await;
     scene.asks("hello", "bot   hello").await;
     scene.ends().await;
 }

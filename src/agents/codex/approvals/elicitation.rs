@@ -1,7 +1,7 @@
 //! Elicitations of MCP servers: approvals of their tools, which codex asks in this form, and questions of the servers
 //! themselves.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::elicited_form::{ElicitedForm, FormRefusal};
 use super::{ApprovalAnswer, ApprovalContext, NAME_CHARS, Verdict};
@@ -14,11 +14,18 @@ use crate::util::code_span;
 const TOOL_CALL: &str = "mcp_tool_call";
 
 pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> ApprovalAnswer {
-    // Only codex writes this member: a server's own elicitation has none.
     match text_field(&params["_meta"], "codex_approval_kind") {
         "" => form_answer(params, context).await,
+        _ if !is_bare_form(params) => form_answer(params, context).await,
         kind => approval_answer(kind, params, context).await,
     }
+}
+
+/// Whether nothing is to be filled in or opened, as in every approval of codex. A server can write codex' member into its
+/// own question, too: a bare one gains it an empty answer, and anything else is asked as what it is.
+fn is_bare_form(params: &Value) -> bool {
+    let fields = params["requestedSchema"].get("properties").and_then(Value::as_object);
+    text_field(params, "mode") == "form" && fields.is_none_or(Map::is_empty)
 }
 
 /// Asks whether a tool may be called.

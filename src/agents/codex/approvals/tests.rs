@@ -488,6 +488,22 @@ async fn only_tools_of_our_own_server_are_accepted_by_themselves() {
     assert_eq!(asked.len(), 1);
 }
 
+#[tokio::test]
+async fn a_server_cannot_pass_its_form_or_its_web_page_for_an_approval() {
+    let policy = ApprovalPolicy { own_server: Some("el".to_owned()), ..ApprovalPolicy::default() };
+    let scene = Scene { policy, ..Scene::new() };
+    let mut form = question();
+    form["_meta"] = tool_approval()["_meta"].clone();
+    let (answer, asked) = scene.answers(ELICITATION, &form, [AskChoice::Text("blue".to_owned())]).await;
+    assert_eq!(asked[0].detail, "Which colour?\n\nColour");
+    assert_eq!(answer.reply, elicited("accept", json!({ "colour": "blue" })));
+    let mut page = tool_approval();
+    page["mode"] = json!("url");
+    let (answer, asked) = scene.answers(ELICITATION, &page, []).await;
+    assert_eq!((answer.reply, asked), (elicited("decline", Value::Null), vec![]));
+    assert!(shown(&answer.remarks).contains("wanted to have a web page opened"));
+}
+
 fn question() -> Value {
     json!({
         "threadId": THREAD, "turnId": null, "serverName": "el", "mode": "form", "_meta": null,

@@ -111,6 +111,19 @@ async fn a_codex_that_does_not_read_any_more_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_codex_that_is_stuck_while_nothing_runs_is_replaced_before_the_next_conversation_begins() {
+    let scene =
+        CodexScene::with(Scenario::default().turn("first", [Act::says(&["One."]), Act::StopsReading])).await;
+    scene.asks("first", "One.").await;
+    scene.codex.plays(&Scenario::default());
+    let other = scene.gateway.direct_room("!other");
+    other.says("@bob", "hello").await;
+    shows(&scene, &other, "bot   hello").await;
+    assert_eq!(scene.codex.processes().len(), 2);
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn an_endless_line_ends_codex_and_the_room_keeps_the_text() {
     let scenario = Scenario::default().turn("tell", [Act::says_half(&["Once upon"]), Act::EndlessLine]);
     let scene = CodexScene::with(scenario).await;
@@ -162,6 +175,18 @@ async fn a_codex_that_dies_in_a_turn_is_said_with_the_text_so_far() {
         assert_eq!(scene.codex.processes().len(), 2);
         scene.ends().await;
     }
+}
+
+#[tokio::test]
+async fn a_turn_without_a_name_is_given_up_at_once() {
+    let nameless = ScriptedAnswer::Result(json!({ "turn": { "status": "inProgress" } }));
+    let scene = CodexScene::with(Scenario::default().once("turn/start", nameless)).await;
+    scene.room().says("@ann", "tell me a story").await;
+    says(&scene, "codex refused the request").await;
+    // It may run all the same.
+    scene.receives("turn/interrupt", 1).await;
+    is_healthy(&scene).await;
+    scene.ends().await;
 }
 
 #[tokio::test]

@@ -49,6 +49,8 @@ struct PeerState {
 struct LoadedThread {
     cwd: String,
     running: Option<(String, Sender<Nudge>)>,
+    /// Whether the running turn has begun.
+    has_begun: bool,
     /// Commands that were accepted for the session.
     accepted: HashSet<String>,
 }
@@ -299,6 +301,7 @@ impl Peer {
         }
         let turn = format!("turn-{}-{number}", std::process::id());
         loaded.running = Some((turn.clone(), nudge.clone()));
+        loaded.has_begun = false;
         let cwd = loaded.cwd.clone();
         state.turns = number;
         drop(state);
@@ -313,11 +316,15 @@ impl Peer {
 
     fn interrupts(&self, id: &Value, params: &Value, rule: InterruptRule) {
         let (thread, turn) = (params["threadId"].as_str().unwrap_or_default(), &params["turnId"]);
-        let running = self.state.lock().threads.get(thread).and_then(|thread| thread.running.clone());
-        let Some((running, nudge)) = running else {
+        let state = self.state.lock();
+        let loaded = state.threads.get(thread);
+        let has_begun = loaded.is_some_and(|thread| thread.has_begun);
+        let running = loaded.and_then(|thread| thread.running.clone());
+        drop(state);
+        // An empty id means any turn, also one that has yet to begin.
+        let Some((running, nudge)) = running.filter(|_| has_begun || *turn == "") else {
             return self.refuses(id, "no active turn to interrupt");
         };
-        // An empty id means any turn.
         if *turn != "" && *turn != running.as_str() {
             return self.refuses(id, &format!("expected active turn id {running}"));
         }
@@ -328,6 +335,13 @@ impl Peer {
             }
             InterruptRule::Ignored => self.send(json!({ "id": id, "result": {} })),
             InterruptRule::Silent => {}
+        }
+    }
+
+    /// Notes that the turn of a thread has begun.
+    pub(super) fn begins(&self, thread: &str) {
+        if let Some(thread) = self.state.lock().threads.get_mut(thread) {
+            thread.has_begun = true;
         }
     }
 

@@ -19,6 +19,9 @@ pub struct Scenario {
     pub on_initialize: Vec<Act>,
     /// Acts of turns. The first entry whose words are in the prompt is played; without one, the prompt is repeated.
     pub turns: Vec<(String, Vec<Act>)>,
+    /// A gate at which a turn waits after its start was answered, before it begins. As with the real one, nobody can
+    /// interrupt it by its id then.
+    pub begins_behind: Option<String>,
     /// What `turn/interrupt` does.
     pub interrupt: InterruptRule,
     /// Answers that are given once in each process, in order, before any other to that method.
@@ -189,6 +192,7 @@ impl Default for Scenario {
             on_start: Vec::new(),
             on_initialize: Vec::new(),
             turns: Vec::new(),
+            begins_behind: None,
             interrupt: InterruptRule::Works,
             once: Vec::new(),
             always: BTreeMap::new(),
@@ -231,6 +235,12 @@ impl Scenario {
     /// A codex that always gives this answer to a method.
     pub fn always(mut self, method: &str, answer: ScriptedAnswer) -> Self {
         self.always.insert(method.to_owned(), answer);
+        self
+    }
+
+    /// A codex whose turns wait at this gate before they begin.
+    pub fn beginning_behind(mut self, gate: &str) -> Self {
+        self.begins_behind = Some(gate.to_owned());
         self
     }
 

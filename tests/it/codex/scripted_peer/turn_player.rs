@@ -75,16 +75,11 @@ impl Player {
     pub(super) fn plays_turn(mut self, acts: Option<Vec<Act>>) {
         let place = self.place.as_ref().expect("a turn");
         let (thread, prompt, input) = (place.thread.clone(), place.prompt.clone(), place.input.clone());
-        self.status(json!({ "type": "active", "activeFlags": [] }));
-        self.notify("turn/started", json!({ "turn": self.described("inProgress", Value::Null) }));
-        if !input.is_null() {
-            let id = self.item_id("user");
-            let message = json!({ "type": "userMessage", "id": id, "clientId": null, "content": input });
-            self.notify("item/started", json!({ "item": message }));
-            self.notify("item/completed", json!({ "item": message }));
-        }
+        let gate = self.peer.scenario().begins_behind.map(Act::Waits);
+        let begun = gate.iter().try_for_each(|gate| self.act(gate)).map(|()| self.begins(&thread, &input));
         let acts = acts.unwrap_or_else(|| vec![Act::Says(vec![prompt])]);
-        let end = acts.iter().try_for_each(|act| self.act(act)).err().unwrap_or(TurnEnd::Completed);
+        let played = begun.and_then(|()| acts.iter().try_for_each(|act| self.act(act)));
+        let end = played.err().unwrap_or(TurnEnd::Completed);
         let usage = json!({ "totalTokens": 120, "inputTokens": 100, "cachedInputTokens": 10, "outputTokens": 20, "reasoningOutputTokens": 5 });
         let (status, error) = match end {
             TurnEnd::Completed => ("completed", Value::Null),
@@ -101,6 +96,18 @@ impl Player {
         self.notify("turn/completed", json!({ "turn": self.described(status, error) }));
         if let Some(id) = self.asked.take() {
             self.notify("serverRequest/resolved", json!({ "requestId": id }));
+        }
+    }
+
+    fn begins(&mut self, thread: &str, input: &Value) {
+        self.status(json!({ "type": "active", "activeFlags": [] }));
+        self.peer.begins(thread);
+        self.notify("turn/started", json!({ "turn": self.described("inProgress", Value::Null) }));
+        if !input.is_null() {
+            let id = self.item_id("user");
+            let message = json!({ "type": "userMessage", "id": id, "clientId": null, "content": input });
+            self.notify("item/started", json!({ "item": message }));
+            self.notify("item/completed", json!({ "item": message }));
         }
     }
 
