@@ -2,6 +2,7 @@
 
 mod acp;
 mod admin;
+
 mod files;
 mod isolation;
 mod many;
