@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use talaria::config::{AcpConfig, Secret};
 
 /// An agent that `tests/acp/parts` installs.
@@ -68,6 +68,17 @@ impl RealAgent {
         }
         config
     }
+}
+
+/// The entry of an agent in a configuration file, where JSON is YAML too. Everybody may ask it.
+#[allow(dead_code, reason = "for tests with the whole program")]
+pub fn entry(config: &AcpConfig) -> Value {
+    let env: Map<_, _> =
+        config.env.iter().map(|(name, value)| (name.clone(), json!(value.expose()))).collect();
+    json!({
+        "kind": "acp", "command": config.command, "args": config.args, "env": env,
+        "workspace": config.workspace, "access": { "allow_all": true },
+    })
 }
 
 fn codex_config(provider: &str) -> String {

@@ -3,18 +3,15 @@
 //! Both ask the same scripted model, and each has a codex and a conversation of its own. Ours is asked over HTTP, so its
 //! time has everything that a turn costs: the request, the engine, the store, and the way to codex and back.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::Context as _;
-use reqwest::header::AUTHORIZATION;
+use reqwest::Method;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::child::resident;
 use crate::it::upstream::Upstream;
+use crate::program::ServedProgram;
 use crate::real::codex_home::{CodexHome, CodexOptions, KEY, KEY_VARIABLE};
 use crate::real::direct::DirectCodex;
 use crate::real::responses::says;
@@ -23,12 +20,6 @@ use crate::table::Row;
 
 /// Turns of one measurement.
 const TURNS: usize = 10;
-
-/// Longest time of a turn. Only a failure takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The owner's key of the agent server.
-const OWNER: &str = "a-key-of-the-owner-that-is-long-enough";
 
 const MB: f64 = 1024.0 * 1024.0;
 
@@ -72,7 +63,7 @@ pub fn memory() -> anyhow::Result<Vec<Row>> {
         for _ in 0..TURNS {
             ours.turn().await?;
         }
-        let used = resident(ours.process.id())? / MB;
+        let used = resident(ours.program.id())? / MB;
         Ok(vec![Row::at_most("K2", "memory of ours with one warm codex (MB)", used, 25.0)])
     })
 }
@@ -97,17 +88,13 @@ async fn millis(mut action: impl AsyncFnMut() -> anyhow::Result<()>) -> anyhow::
 
 /// The real program with an agent of kind `codex`. Dropping it ends it.
 struct OurCodex {
-    process: Child,
-    address: String,
-    client: reqwest::Client,
+    program: ServedProgram,
     _home: CodexHome,
-    _state: TempDir,
 }
 
 impl OurCodex {
     fn start(model: &Upstream) -> anyhow::Result<Self> {
         let home = CodexHome::new(&model.url(), &CodexOptions::default());
-        let state = crate::scratch()?;
         let config = format!(
             "agents:\n  coder:\n    kind: codex\n    command: {}\n    codex_home: {}\n    workspace: {}\n    \
              env: {{{KEY_VARIABLE}: {KEY}}}\n",
@@ -115,53 +102,16 @@ impl OurCodex {
             home.codex_home().display(),
             home.workspace().display(),
         );
-        std::fs::write(state.path().join("talaria.yaml"), config)?;
-        let mut process = Command::new(env!("CARGO_BIN_EXE_talaria"))
-            .arg("serve")
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env("HOME", home.path())
-            .env("TALARIA_HOME", state.path())
-            .env("API_SERVER_PORT", "0")
-            .env("API_SERVER_KEY", OWNER)
-            .current_dir(state.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let mut log = BufReader::new(process.stderr.take().context("no pipe")?).lines();
-        let address = |line: &String| {
-            line.split_whitespace()
-                .find_map(|word| Some(word.strip_prefix("address=")?.trim_matches('"').to_owned()))
-        };
-        let address = log.by_ref().map_while(Result::ok).find_map(|line| address(&line));
-        // The rest of the log is read, so that the program can write it.
-        std::thread::spawn(move || log.for_each(drop));
-        let client = reqwest::Client::builder().no_proxy().build()?;
-        Ok(Self {
-            process,
-            address: address.context("it does not serve")?,
-            client,
-            _home: home,
-            _state: state,
-        })
+        Ok(Self { program: ServedProgram::start(&config, home.path())?, _home: home })
     }
 
     /// One turn of the same conversation.
     async fn turn(&self) -> anyhow::Result<()> {
         let body = json!({ "model": "talaria", "messages": [{ "role": "user", "content": "how many?" }] });
-        let request = self.client.post(format!("{}/v1/chat/completions", self.address));
-        let request =
-            request.header(AUTHORIZATION, format!("Bearer {OWNER}")).header("x-hermes-session-id", "s");
-        let answer = request.body(body.to_string()).timeout(PATIENCE).send().await?.text().await?;
+        let request = self.program.request(Method::POST, "/v1/chat/completions");
+        let request = request.header("x-hermes-session-id", "s").body(body.to_string());
+        let answer = request.send().await?.text().await?;
         anyhow::ensure!(answer.contains("Forty-two."), "{answer}");
         Ok(())
-    }
-}
-
-impl Drop for OurCodex {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

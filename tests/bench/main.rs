@@ -12,10 +12,11 @@
 //! - [`serving`] C1 R6 A1: the agent server with a crowd of readers, compared with nginx, and with servers in Python.
 //! - [`tools`] T1 T2: one round of tools beside the bare requests, and MCP servers that nobody uses.
 //! - [`codex`] K1 K2: turns by the real codex beside codex alone, and memory while it is kept warm.
+//! - [`forge`] F1 F2 F3: turns of ACP agents over the forge surface, beside the agent alone and beside acpx, and many sessions
+//!   on a few processes.
 //!
-//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1 T1 T2 K1
-//! K2). A gate that
-//! needs another process starts this program again in a [`role`].
+//! CI runs `quick`, which leaves out gates that take minutes or need a quiet machine (R1 R5 D1 C1 R6 A1 T1 T2 K1 K2 F1 F2),
+//! and of F3 all that is timed. A gate that needs another process starts this program again in a [`role`].
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is what people want to see")]
 
 mod answer;
@@ -24,8 +25,10 @@ mod codex;
 mod count;
 mod durable;
 mod edits;
+mod forge;
 mod idle;
 mod matrix;
+mod program;
 mod reading;
 mod relay;
 mod room;
@@ -49,6 +52,11 @@ mod real {
     pub mod direct;
     pub mod responses;
 }
+#[path = "../acp"]
+#[allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "shared with tests")]
+mod real_acp {
+    pub mod real_agents;
+}
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -65,7 +73,7 @@ enum Scale {
 }
 
 /// Every gate, and whether it is part of `quick`.
-const GATES: [(&str, bool); 21] = [
+const GATES: [(&str, bool); 24] = [
     ("P1", true),
     ("P2", true),
     ("P4", true),
@@ -87,6 +95,9 @@ const GATES: [(&str, bool); 21] = [
     ("T2", false),
     ("K1", false),
     ("K2", false),
+    ("F1", false),
+    ("F2", false),
+    ("F3", true),
 ];
 
 /// The first argument of a child process in a role.
@@ -156,6 +167,9 @@ fn run(gate: &'static str, scale: Scale) -> anyhow::Result<Vec<Row>> {
         "T2" => tools::unused_servers(),
         "K1" => codex::overhead(),
         "K2" => codex::memory(),
+        "F1" => forge::overhead(),
+        "F2" => forge::beside_acpx(),
+        "F3" => forge::many_sessions(scale),
         _ => Ok(edits::run(gate)),
     }
 }
@@ -171,6 +185,7 @@ fn role(words: &[String]) -> anyhow::Result<()> {
         "bare" => relay::bare(words),
         "relay" => relay::relay(words),
         "durable" => durable::role_of(words),
+        forge::AGENT_ROLE => forge::agent(),
         _ => reading::role_of(words),
     }
 }

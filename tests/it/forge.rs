@@ -2,6 +2,7 @@
 
 mod acp;
 mod admin;
+mod bad_peers;
 mod files;
 mod isolation;
 mod many;

@@ -21,6 +21,16 @@ mod codex_parts {
     pub mod responses;
 }
 
+/// Real ACP agents, and their scripted provider.
+#[path = "../acp"]
+#[allow(dead_code, reason = "the tests of ACP agents use the rest")]
+mod acp_parts {
+    pub mod provider;
+    pub mod real_agents;
+}
+use codex_parts::responses;
+
+mod acp;
 mod answering;
 mod asks;
 mod codex;

@@ -1,66 +1,20 @@
 //! The isolation matrix of this surface: every path and method × its own app, another app, no key, a revoked key, a key from
-//! the wrong address. A foreign session answers byte for byte like one that does not exist.
+//! the wrong address. What is somebody else's answers byte for byte like what does not exist.
+//!
+//! The paths come from the table of routes itself: one that has no line in [`BODIES`] fails the matrix.
 
-use std::collections::BTreeMap;
+mod questions;
+mod runs;
 
-use reqwest::{Method, Response};
+use reqwest::Method;
 use serde_json::{Value, json};
 
+use self::questions::{About, ask, questions};
 use super::scene::{ADMIN, ForgeScene};
 use crate::support::served::{KEY, json};
 
-/// Paths with a session, with their methods and bodies.
-const WITH_SESSION: &[(&str, &str, &str)] = &[
-    ("GET", "/sessions/ID", ""),
-    ("DELETE", "/sessions/ID", ""),
-    ("POST", "/sessions/ID/turn", r#"{"prompt":"hi"}"#),
-    ("POST", "/sessions/ID/turn", r#"{"prompt":""}"#),
-    ("POST", "/sessions/ID/turn", "not json"),
-    ("POST", "/sessions/ID/cancel", ""),
-    ("GET", "/sessions/ID/audit", ""),
-    ("GET", "/sessions/ID/", ""),
-    ("POST", "/sessions/ID/turn/", r#"{"prompt":"hi"}"#),
-    // Methods that there are not.
-    ("PUT", "/sessions/ID", "{}"),
-    ("PATCH", "/sessions/ID", "{}"),
-    ("GET", "/sessions/ID/turn", ""),
-    ("GET", "/sessions/ID/nothing", ""),
-];
-
-/// All other paths.
-const OTHERS: &[(&str, &str, &str)] = &[
-    ("GET", "/sessions", ""),
-    ("GET", "/sessions?include_closed=true", ""),
-    ("POST", "/sessions", r#"{"agent":"claude"}"#),
-    ("POST", "/run", r#"{"prompt":"hi"}"#),
-    ("POST", "/files", ""),
-];
-
-/// A response without the time of day.
-async fn seen(response: Response) -> (u16, BTreeMap<String, String>, String) {
-    let status = response.status().as_u16();
-    let headers = response.headers().iter().filter(|(name, _)| *name != "date");
-    let headers =
-        headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
-    (status, headers, response.text().await.unwrap())
-}
-
-async fn ask(
-    scene: &ForgeScene,
-    key: Option<&str>,
-    (method, path, body): (&str, &str, &str),
-    id: &str,
-) -> (u16, BTreeMap<String, String>, String) {
-    let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let mut request = scene.served.bare(method, &path.replace("ID", id));
-    if !body.is_empty() {
-        request = request.body(body.to_owned());
-    }
-    if let Some(key) = key {
-        request = request.bearer_auth(key);
-    }
-    seen(request.send().await.unwrap()).await
-}
+/// Questions for one scene: wrong keys that come too often from one address are not checked any more.
+const AT_ONCE: usize = 15;
 
 #[tokio::test]
 async fn a_foreign_session_is_like_one_that_never_was_on_every_path_and_method() {
@@ -75,20 +29,20 @@ async fn a_foreign_session_is_like_one_that_never_was_on_every_path_and_method()
     let request = scene.request(&scene.app, Method::POST, &format!("/sessions/{busy}/turn"));
     let running = tokio::spawn(request.body(json!({ "prompt": "busy" }).to_string()).send());
     script.is_hanging().await;
-    for question in WITH_SESSION {
+    for question in questions(|about| about == About::Session) {
         for key in [scene.other.as_str(), KEY] {
             // Also in forms that could lead to another app's name.
             for before in ["", "forge%2F", "..%2Fforge%2F"] {
                 let absent = format!("{before}fs_{}", "0".repeat(32));
-                let absent = ask(&scene, Some(key), *question, &absent).await;
-                assert!((400..500).contains(&absent.0) && absent.0 != 403, "{question:?}: {absent:?}");
+                let absent = ask(&scene, Some(key), &question, &absent).await;
+                assert!(
+                    (400..500).contains(&absent.status) && absent.status != 403,
+                    "{question:?}: {absent:?}"
+                );
                 for id in [&open, &busy, &closed, &deleted] {
                     let id = format!("{before}{id}");
-                    assert_eq!(
-                        ask(&scene, Some(key), *question, &id).await,
-                        absent,
-                        "{question:?} with {id}"
-                    );
+                    let foreign = ask(&scene, Some(key), &question, &id).await;
+                    assert_eq!(foreign, absent, "{question:?} with {id}");
                 }
             }
         }
@@ -102,47 +56,57 @@ async fn a_foreign_session_is_like_one_that_never_was_on_every_path_and_method()
 
 #[tokio::test]
 async fn without_a_key_that_holds_nobody_learns_anything() {
-    let scene = ForgeScene::with_admin().await;
-    let id = scene.begin().await;
-    for (number, question) in WITH_SESSION.iter().chain(OTHERS).enumerate() {
-        if question.1.ends_with("nothing")
-            || ["PUT", "PATCH"].contains(&question.0)
-            || question.1 == "/sessions/ID/turn" && question.0 == "GET"
-        {
-            // No such address or method: that is said to everybody.
-            continue;
-        }
-        let revoked = scene.served.app(&format!("gone-{number}")).await;
-        scene.served.revoke(&format!("gone-{number}")).await;
-        // Keys of its own for each question: a wrong key that comes too often is not checked any more.
-        let far = json!({ "name": format!("far-{number}"), "ip_cidrs": ["10.0.0.0/8"] });
-        let far =
-            scene.request(ADMIN, Method::POST, "/admin/tokens").body(far.to_string()).send().await.unwrap();
-        let far = json(far).await["token"].as_str().unwrap().to_owned();
-        let nobody = ask(&scene, None, *question, &id).await;
-        assert_eq!(nobody.0, 401, "{question:?}");
-        assert_eq!(ask(&scene, None, *question, "absent").await, nobody);
-        let wrong = ask(&scene, Some(&format!("{number} is no key")), *question, &id).await;
-        assert_eq!(wrong.0, 401, "{question:?}");
-        for key in [revoked.as_str(), far.as_str()] {
-            for id in [id.as_str(), "absent"] {
-                assert_eq!(ask(&scene, Some(key), *question, id).await, wrong, "{question:?} with {key}");
+    for questions in questions(|about| about != About::Nothing).chunks(AT_ONCE) {
+        let scene = ForgeScene::with_admin().await;
+        let (session, run) = (scene.begin().await, runs::of_a_turn(&scene, &scene.app).await);
+        let turns = scene.agent.heard().len();
+        for (number, question) in questions.iter().enumerate() {
+            let id = if question.about == About::Run { &run } else { &session };
+            // Keys of its own for each question, for the same reason.
+            let revoked = scene.served.app(&format!("gone-{number}")).await;
+            scene.served.revoke(&format!("gone-{number}")).await;
+            let far = json!({ "name": format!("far-{number}"), "ip_cidrs": ["10.0.0.0/8"] });
+            let far = scene.makes_token(&far).await;
+            let nobody = ask(&scene, None, question, id).await;
+            assert_eq!(ask(&scene, None, question, "absent").await, nobody, "{question:?}");
+            let wrong = ask(&scene, Some(&format!("{number} is no key")), question, id).await;
+            if question.about == About::Health {
+                // Open to everybody; only a key that holds is told more.
+                assert_eq!((nobody.status, &wrong), (200, &nobody), "{question:?}");
+                assert!(!nobody.body.contains("open_sessions"), "{nobody:?}");
+            } else {
+                assert_eq!((nobody.status, wrong.status), (401, 401), "{question:?}");
+            }
+            for key in [revoked.as_str(), far.as_str()] {
+                for id in [id, "absent"] {
+                    assert_eq!(ask(&scene, Some(key), question, id).await, wrong, "{question:?} with {key}");
+                }
             }
         }
+        assert_eq!(scene.agent.heard().len(), turns, "nothing ran");
     }
-    assert!(scene.agent.heard().is_empty());
 }
 
 #[tokio::test]
-async fn ones_own_session_answers_and_a_list_names_nobody_elses() {
-    let scene = ForgeScene::start().await;
-    for question in WITH_SESSION.iter().filter(|(_, _, body)| *body != "not json" && !body.contains("\"\"")) {
+async fn ones_own_things_answer_and_a_list_names_nobody_elses() {
+    let scene = ForgeScene::with_admin().await;
+    for question in questions(|about| about != About::Run) {
         let id = scene.begin().await;
-        let own = ask(&scene, Some(&scene.app), *question, &id).await;
-        let is_there = !question.1.ends_with("nothing")
-            && !["PUT", "PATCH"].contains(&question.0)
-            && *question != ("GET", "/sessions/ID/turn", "");
-        assert_eq!(own.0 == 200, is_there, "{question:?}: {own:?}");
+        let own = ask(&scene, Some(&scene.app), &question, &id).await;
+        let expected = match question.about {
+            About::Session | About::Oneself if question.is_wrong() => 400,
+            About::Session | About::Oneself | About::Health => 200,
+            // The admin token alone opens this.
+            About::Admin => 401,
+            About::Nothing => own.status.clamp(404, 405),
+            About::Run => unreachable!(),
+        };
+        assert_eq!(own.status, expected, "{question:?}: {own:?}");
+        assert_eq!(
+            question.about == About::Health,
+            own.body.contains("acpx_present"),
+            "{question:?}: {own:?}"
+        );
         for key in [scene.other.as_str(), KEY] {
             for path in ["/sessions", "/sessions?include_closed=1", "/api/sessions"] {
                 let listed =
@@ -150,6 +114,21 @@ async fn ones_own_session_answers_and_a_list_names_nobody_elses() {
                 assert!(!listed.contains(&id), "{path}: {listed}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn another_app_gets_its_own_and_the_admin_token_gets_no_session() {
+    let scene = ForgeScene::with_admin().await;
+    let id = scene.begin().await;
+    for question in questions(|about| matches!(about, About::Oneself | About::Health)) {
+        let other = ask(&scene, Some(&scene.other), &question, &id).await;
+        assert_eq!(other.status, if question.is_wrong() { 400 } else { 200 }, "{question:?}: {other:?}");
+        assert!(!other.body.contains(&id), "{question:?}: {other:?}");
+    }
+    for question in questions(|about| matches!(about, About::Session | About::Run | About::Oneself)) {
+        let refused = ask(&scene, Some(ADMIN), &question, &id).await;
+        assert!([401, 429].contains(&refused.status), "{question:?}: {refused:?}");
     }
 }
 

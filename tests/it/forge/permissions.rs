@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use talaria::agent::{AskChoice, DenyReason, OptionKind};
 
-use super::scene::{ADMIN, ForgeScene};
+use super::scene::ForgeScene;
 use crate::support::scripted::{ask, choice, option};
 use crate::support::served::json;
 use crate::support::stream::Stream;
@@ -12,10 +12,7 @@ use crate::support::stream::Stream;
 /// A scene, and the token of an app with this policy.
 async fn scene_with(permissions: Value) -> (ForgeScene, String) {
     let scene = ForgeScene::with_admin().await;
-    let body = json!({ "name": "policed", "permissions": permissions });
-    let made =
-        scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string()).send().await.unwrap();
-    let token = json(made).await["token"].as_str().unwrap().to_owned();
+    let token = scene.makes_token(&json!({ "name": "policed", "permissions": permissions })).await;
     (scene, token)
 }
 

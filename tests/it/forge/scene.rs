@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use talaria::access::AppPermissions;
 use talaria::agent::{AgentKind, AgentTable, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
-use talaria::agents::acp::AcpAgent;
+use talaria::agents::acp::{AcpAgent, AcpTimes};
 use talaria::config::{AcpConfig, ForgeConfig};
 use talaria::ids::AgentName;
 use talaria::rules::{AgentPolicy, AgentRules};
@@ -69,19 +69,31 @@ impl ForgeScene {
         permissions: AppPermissions,
         script: AcpScript,
     ) -> (Self, ScriptedAgent) {
+        Self::acp_as_set(config, Setup::default(), script, move |agent, _| {
+            agent.permissions = permissions.clone();
+        })
+        .await
+    }
+
+    /// The same, with other settings of the gateway, of the agent, and of its time limits.
+    pub async fn acp_as_set(
+        config: ForgeConfig,
+        setup: Setup,
+        script: AcpScript,
+        change: impl Fn(&mut AcpConfig, &mut AcpTimes) + Send + Sync + 'static,
+    ) -> (Self, ScriptedAgent) {
         let acp = ScriptedAgent::new(&script);
         let command = acp.command();
         let nobody = Scripted::new(AgentKind::Model, "nobody", RewindSupport::Possible, false);
         let build = move |services: &AgentServices| -> SharedAgent {
             // A forge session has a folder of its own; nothing is made here.
             let workspace = command.with_file_name("workspace");
-            let config = AcpConfig {
-                permissions: permissions.clone(),
-                ..AcpConfig::new(command.display().to_string(), workspace)
-            };
-            Arc::new(AcpAgent::new(config, services))
+            let mut config = AcpConfig::new(command.display().to_string(), workspace);
+            let mut times = AcpTimes::default();
+            change(&mut config, &mut times);
+            Arc::new(AcpAgent::with_times(config, times, services))
         };
-        (Self::built(config, Setup::default(), settings().runs, nobody, build).await, acp)
+        (Self::built(config, setup, settings().runs, nobody, build).await, acp)
     }
 
     async fn built(
@@ -110,6 +122,14 @@ impl ForgeScene {
     pub async fn with_admin() -> Self {
         let admin_token = Some(ADMIN.to_owned().into());
         Self::with(ForgeConfig { admin_token, ..ForgeConfig::default() }).await
+    }
+
+    /// Makes a token with the admin token.
+    pub async fn makes_token(&self, wanted: &Value) -> String {
+        let request = self.request(ADMIN, Method::POST, "/admin/tokens").body(wanted.to_string());
+        let made = request.send().await.unwrap();
+        assert_eq!(made.status(), 200);
+        read_json(made).await["token"].as_str().unwrap().to_owned()
     }
 
     /// A script for the agent's next turn.

@@ -1,23 +1,15 @@
 //! One table of apps: both prefixes open everything, and a token may be limited to networks.
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use talaria::store::AuditFilter;
 
-use super::scene::{ADMIN, ForgeScene, error};
-use crate::support::served::json;
-
-async fn make(scene: &ForgeScene, body: Value) -> String {
-    let made =
-        scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string()).send().await.unwrap();
-    assert_eq!(made.status(), 200);
-    json(made).await["token"].as_str().unwrap().to_owned()
-}
+use super::scene::{ForgeScene, error};
 
 #[tokio::test]
 async fn a_token_of_either_prefix_opens_every_surface() {
     let scene = ForgeScene::with_admin().await;
-    let made = make(&scene, json!({ "name": "a_1" })).await;
+    let made = scene.makes_token(&json!({ "name": "a_1" })).await;
     assert!(made.starts_with("cf_") && scene.app.starts_with("tlr_"));
     for token in [&made, &scene.app] {
         for path in ["/v1/models", "/api/sessions", "/sessions"] {
@@ -37,8 +29,8 @@ async fn a_token_of_either_prefix_opens_every_surface() {
 #[tokio::test]
 async fn outside_of_its_networks_a_token_is_no_token() {
     let scene = ForgeScene::with_admin().await;
-    let far = make(&scene, json!({ "name": "far", "ip_cidrs": ["10.0.0.0/8", "fd00::/8"] })).await;
-    let near = make(&scene, json!({ "name": "near", "ip_cidrs": ["10.0.0.0/8", "127.0.0.0/8"] })).await;
+    let far = scene.makes_token(&json!({ "name": "far", "ip_cidrs": ["10.0.0.0/8", "fd00::/8"] })).await;
+    let near = scene.makes_token(&json!({ "name": "near", "ip_cidrs": ["10.0.0.0/8", "127.0.0.0/8"] })).await;
     for path in ["/sessions", "/v1/models", "/api/sessions", "/openapi.json"] {
         let ask = |key: &str| scene.request(key, Method::GET, path).send();
         assert_eq!(ask(&near).await.unwrap().status(), 200, "{path}");
@@ -66,9 +58,9 @@ async fn outside_of_its_networks_a_token_is_no_token() {
 #[tokio::test]
 async fn another_token_for_an_app_ends_the_old_one_and_keeps_its_sessions() {
     let scene = ForgeScene::with_admin().await;
-    let old = make(&scene, json!({ "name": "one" })).await;
+    let old = scene.makes_token(&json!({ "name": "one" })).await;
     let id = scene.begin_as(&old).await;
-    let new = make(&scene, json!({ "name": "one", "again": true })).await;
+    let new = scene.makes_token(&json!({ "name": "one", "again": true })).await;
     let show = |key: &str| scene.request(key, Method::GET, &format!("/sessions/{id}")).send();
     assert_eq!(show(&old).await.unwrap().status(), 401);
     assert_eq!(show(&new).await.unwrap().status(), 200);
