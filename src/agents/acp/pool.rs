@@ -86,7 +86,7 @@ struct Place {
 /// A place and what is in it.
 pub enum Acquired {
     /// The process of the session, as the turn before left it.
-    Warm(PooledProcess),
+    Warm(Box<PooledProcess>),
     /// An empty place, in which a process may be started.
     Cold(ProcessPlace),
 }
@@ -139,7 +139,7 @@ impl AcpPool {
                 TakenPlace::Empty(place) => return Ok(Acquired::Cold(place)),
                 TakenPlace::Idle(place, idle) => match idle.take(place).await {
                     Ok(process) if process.is_gone() => process.end().await,
-                    Ok(process) => return Ok(Acquired::Warm(process)),
+                    Ok(process) => return Ok(Acquired::Warm(Box::new(process))),
                     // It died a moment ago.
                     Err(Some(place)) => return Ok(Acquired::Cold(place)),
                     Err(None) => {}

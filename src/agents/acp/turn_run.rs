@@ -133,7 +133,7 @@ impl TurnRun<'_> {
                     let open = process.process().and_then(|process| process.session.clone());
                     match (open, &report) {
                         (Some(open), Some(report)) if open.id == report.acp_session => {
-                            return Ok(OpenTurn { process, report: report.clone(), is_new: false });
+                            return Ok(OpenTurn { process: *process, report: report.clone(), is_new: false });
                         }
                         // The history was changed, or the folder.
                         _ => process.end().await,

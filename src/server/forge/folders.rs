@@ -285,11 +285,11 @@ mod tests {
         std::os::unix::fs::symlink(&outside, folder.join("a/link")).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         for locked in [&folder.join("a/b"), &folder.join("a"), &outside] {
-            fs::set_permissions(locked, Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(locked, Permissions::from_mode(0o0)).unwrap();
         }
         unlock(&folder).unwrap();
         assert_eq!((mode(&folder.join("a")), mode(&folder.join("a/b")), mode(&outside)), (0o700, 0o700, 0));
-        fs::set_permissions(folder.join("a/b"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(folder.join("a/b"), Permissions::from_mode(0o0)).unwrap();
         remove(&folder).unwrap();
         assert!(!folder.exists() && outside.exists());
     }
