@@ -111,9 +111,15 @@ pub trait Agent: Send + Sync {
         Vec::new()
     }
 
-    /// Lines about parts of the agent for the operator's `talaria status`. Must not wait.
+    /// Lines about parts of the agent for the operator's `talaria status`. May look at the system's processes, so it is
+    /// called on a thread that may block.
     fn operator_lines(&self) -> Vec<LocalizedText> {
         Vec::new()
+    }
+
+    /// Version of the program that runs its turns, if the agent is one and has told it. Must not wait.
+    fn program_version(&self) -> Option<String> {
+        None
     }
 
     /// Whether a process of this session is up, by [`AgentTurn::conversation`]. Must not wait.

@@ -30,4 +30,4 @@ mod turn_files;
 mod work_clock;
 
 pub use build::{AgentBuildError, BuiltAgents, build};
-pub use services::AgentServices;
+pub use services::{AgentServices, count_agent_processes};

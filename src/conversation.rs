@@ -223,6 +223,7 @@ impl<'a> Conversation<'a> {
             TurnEvent::Step(_)
             | TurnEvent::Thought(_)
             | TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

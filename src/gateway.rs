@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::agent::AgentRegistry;
 use crate::agents::runtime_switch::{RuntimeControl, SwitchTable};
 use crate::agents::skills::SkillLibrary;
-use crate::agents::{self, AgentServices, process};
+use crate::agents::{self, AgentServices, count_agent_processes, process};
 use crate::command::CommandRunner;
 use crate::config::{Config, ConfigSources};
 use crate::control::{self, ControlState, RunningGateway, ServerHandle};
@@ -158,8 +158,8 @@ pub fn run(config: &Config, sources: &ConfigSources, platforms: Platforms) -> Re
         let lost_database = told_of_lost_database(&store, home.lost_database()).await?;
         let bound = bind::bind(config, platforms.serve, &mut std::io::stderr()).await?;
         let mut gateway = Gateway::start(parts).await?;
-        let pool = services.acp.clone();
-        gateway.turns.metrics().count_agents(move || (pool.count(), pool.memory()));
+        let (acp, codex) = (services.acp.clone(), services.codex.clone());
+        gateway.turns.metrics().count_agents(move || count_agent_processes(&acp, &codex));
         gateway.services = Some(services);
         if let Some(BoundServer { settings, listener, stays }) = bound {
             let address =

@@ -43,9 +43,9 @@ const REMARKS: usize = 8;
 /// Names and values about a run that are kept: an agent has two or three ids.
 const FACTS: usize = 8;
 
-/// Bytes of the agent's own lines that one log keeps, in a turn whose surface passes them on. Further lines are dropped
-/// and counted: the turn goes on without them.
-const RAW: usize = 48 * 1024 * 1024;
+/// Bytes of the agent's own lines that one log keeps, in a turn whose surface passes them on. All lines behind the first
+/// that finds no space are left out: the turn goes on without them.
+const RAW: usize = 24 * 1024 * 1024;
 
 /// Most tool names that the summary keeps; more than any honest turn uses.
 const TOOLS: usize = 64;
@@ -83,8 +83,8 @@ struct LogState {
     size: usize,
     /// Bytes of the agent's own lines, at most [`RAW`]. They count for memory, and not towards the cap of the turn.
     raw: usize,
-    /// Lines of the agent that were dropped, because there was no space for them.
-    raw_dropped: usize,
+    /// Index of the entry behind which lines of the agent are left out; `None` while there is space.
+    raw_cut: Option<usize>,
     /// Bytes charged for this log to the budget of all logs; grows in steps.
     counted: CountedBytes,
     readers: LogReaders,
@@ -132,6 +132,8 @@ enum LogEntry {
     Thought(usize),
     /// A line of the agent's own protocol.
     Raw(Box<str>),
+    /// From here on they are left out.
+    RawCut,
     Step(Step),
     Notice(Option<LocalizedText>),
     Asked(AskOpened),
@@ -254,13 +256,16 @@ impl TurnLog {
             }
             TurnEvent::Raw(line) => {
                 let bytes = line.len() + ENTRY;
-                if inner.raw + bytes > RAW || !inner.counted.take_raw(bytes) {
-                    inner.raw_dropped += 1;
-                } else {
+                let is_whole = inner.raw_cut.is_none();
+                if is_whole && inner.raw + bytes <= RAW && inner.counted.take_raw(bytes) {
                     inner.raw += bytes;
                     inner.entries.push(LogEntry::Raw(line.into()));
+                } else if is_whole {
+                    inner.raw_cut = Some(inner.entries.len());
+                    inner.entries.push(LogEntry::RawCut);
                 }
             }
+            TurnEvent::RawCut => {}
             TurnEvent::Step(step) => {
                 inner.size += step.title.len() + step.id.len() + step.detail.as_ref().map_or(0, String::len);
                 inner.steps += 1;
@@ -430,12 +435,12 @@ impl TurnLog {
     /// Whether there are lines of the agent itself.
     pub fn has_raw(&self) -> bool {
         let inner = self.lock();
-        inner.raw > 0 || inner.raw_dropped > 0
+        inner.raw > 0 || inner.raw_cut.is_some()
     }
 
-    /// Number of the agent's own lines that were dropped, because the log had no space for them.
-    pub fn raw_dropped(&self) -> usize {
-        self.lock().raw_dropped
+    /// Whether lines of the agent are left out, because the log had no space for them.
+    pub fn is_raw_cut(&self) -> bool {
+        self.lock().raw_cut.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {

@@ -20,6 +20,9 @@ pub enum TurnEvent<'a> {
     /// [wants it](super::AgentTurn::wants_raw), before the events that the line causes. Only a reader of the log that
     /// passes lines on looks at it.
     Raw(&'a str),
+    /// Further lines of the agent are left out, because there is no space for them. The events that they cause come all
+    /// the same. Emitted by the log, once, never by an agent; a reader that resumes behind it gets it again.
+    RawCut,
     /// A tool call began or ended. The same `id` again replaces the earlier state.
     Step(Step),
     /// A line for people about the state of the turn, such as "trying again until 14:05". Replaces the notice before;

@@ -42,6 +42,8 @@ pub struct AgentTurn {
     pub key: String,
     /// The person and the place, for upstreams that are told.
     pub origin: TurnOrigin,
+    /// The app that asks; `None` for a room and for the owner.
+    pub app: Option<String>,
     /// A person asked in a room of this gateway, where chat commands work. An app may relay for a room of another one.
     pub asked_in_room: bool,
     /// Whether this turn may have run before.
@@ -87,6 +89,7 @@ impl AgentTurn {
             files: Vec::new(),
             key: String::new(),
             origin: TurnOrigin::default(),
+            app: None,
             asked_in_room: false,
             attempt: AttemptKind::First,
             params: ModelParams::default(),

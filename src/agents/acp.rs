@@ -25,10 +25,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use talaria_platform::{BoxFuture, CancellationToken};
 
 use self::pool::{AcpPool, PlaceKey};
 use self::turn_run::TurnRun;
+use super::process::memory_of;
 use super::prompt_request::PromptRequest;
 use super::services::AgentServices;
 use super::timed_output::TimedOutput;
@@ -57,6 +59,8 @@ pub struct AcpAgent {
     number: u64,
     /// Fired when this is dropped, or the gateway ends.
     stop: CancellationToken,
+    /// Version that the last process told.
+    version: Mutex<Option<String>>,
 }
 
 /// Time limits that no person waits longer for.
@@ -87,7 +91,7 @@ impl AcpAgent {
     pub fn with_times(config: AcpConfig, times: AcpTimes, services: &AgentServices) -> Self {
         let pool = services.acp.clone();
         let (number, stop) = pool.new_agent();
-        Self { config, times, pool, number, stop }
+        Self { config, times, pool, number, stop, version: Mutex::default() }
     }
 
     /// Name of the program, for people.
@@ -127,9 +131,14 @@ impl Agent for AcpAgent {
     }
 
     fn operator_lines(&self) -> Vec<LocalizedText> {
-        let memory = self.pool.memory() / MIB;
-        let line = TextKey::StatusAcpProcesses.with("count", self.pool.count());
+        let processes = self.pool.markers_of(self.number);
+        let line = TextKey::StatusAcpProcesses.with("count", processes.len());
+        let memory = memory_of(&processes) / MIB;
         vec![line.with("limit", self.pool.limit()).with("memory", memory.to_string())]
+    }
+
+    fn program_version(&self) -> Option<String> {
+        self.version.lock().clone()
     }
 
     fn has_process(&self, conversation: &SessionId) -> bool {

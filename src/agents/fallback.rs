@@ -18,7 +18,7 @@ use crate::agent::{
     SessionMessage, SharedAgent, TurnEnd, TurnEvent,
 };
 use crate::i18n::{LocalizedText, TextKey};
-use crate::ids::AgentName;
+use crate::ids::{AgentName, SessionId};
 
 /// An agent that names a longer wait than this counts as away; for any other the turn waits.
 const LONG: Duration = Duration::from_secs(10);
@@ -228,6 +228,14 @@ impl Agent for FallbackAgent {
         self.first.agent.operator_lines()
     }
 
+    fn program_version(&self) -> Option<String> {
+        self.first.agent.program_version()
+    }
+
+    fn has_process(&self, conversation: &SessionId) -> bool {
+        self.first.agent.has_process(conversation)
+    }
+
     fn may_recover(&self, prepared: &PreparedTurn) -> bool {
         self.named(&prepared.agent).is_some_and(|agent| agent.may_recover(prepared))
     }
@@ -318,7 +326,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{AgentKind, DenyReason};
-    use crate::ids::{SessionId, TurnId};
+    use crate::ids::TurnId;
 
     /// An agent that every turn fails at, in this way.
     struct Fails(AgentErrorKind);

@@ -208,6 +208,11 @@ impl RpcClient {
         self.core.link.gone.borrow().is_some()
     }
 
+    /// By what the process is known, with everything that it started; `None` for pipes.
+    pub fn marker(&self) -> Option<&str> {
+        self.core.link.peer.marker()
+    }
+
     /// The last bytes of the process' standard error so far, as text.
     pub fn stderr_tail(&self) -> String {
         self.core.link.peer.stderr_tail()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::acp::pool::AcpPool;
 use super::codex::CodexServers;
 use super::mcp::McpServers;
-use super::process::{HiddenFiles, ProcessHost};
+use super::process::{HiddenFiles, ProcessHost, memory_of};
 use super::skills::SkillLibrary;
 use super::tools::terminal::CommandSlots;
 use crate::config::{Config, TerminalConfig};
@@ -59,4 +59,12 @@ impl AgentServices {
         let ours = [Some(&config.home), config.file.as_ref()].into_iter().flatten();
         self.hidden.add(ours.chain(&config.secret_files).cloned());
     }
+}
+
+/// Number of processes of agents that are programs, and bytes of their memory with everything that they started. Looks at
+/// every process of this user, so it may take some milliseconds.
+pub fn count_agent_processes(acp: &AcpPool, codex: &CodexServers) -> (usize, i64) {
+    let mut markers = acp.markers();
+    markers.extend(codex.markers());
+    (markers.len(), memory_of(&markers))
 }

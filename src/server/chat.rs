@@ -245,6 +245,7 @@ impl StreamFormat for ChatChunks {
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None)
             | TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

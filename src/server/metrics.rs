@@ -29,5 +29,7 @@ pub async fn metrics(State(server): State<Arc<Server>>, caller: Caller) -> Resul
     let (_, turns) = server.turns.count();
     let (outbox, cleanups) = counted.await?;
     let waiting = WaitingCounts { turns, outbox, cleanups };
-    Ok(([(CONTENT_TYPE, FORM)], server.turns.metrics().text(&server.store, waiting)).into_response())
+    // It looks at the processes of the system.
+    let text = tokio::task::spawn_blocking(move || server.turns.metrics().text(&server.store, waiting));
+    Ok(([(CONTENT_TYPE, FORM)], text.await.map_err(ApiError::mistake)?).into_response())
 }

@@ -118,6 +118,7 @@ impl StreamFormat for RunEvents {
                 }
             }
             TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

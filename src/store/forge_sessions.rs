@@ -138,9 +138,12 @@ impl ForgeEventKind {
 const COLUMNS: &str = "session, app, agent, model, meta, one_shot, created, turns, last_turn, closed";
 
 impl Tx<'_> {
-    /// Begins a session. `None` if `most` sessions of all apps are open already.
+    /// Begins a session. `None` if `most` sessions of all apps are open already, or an app has its share of them: three
+    /// quarters, so that others find one. The owner may have all.
     pub fn create_forge_session(&self, new: &NewForgeSession, most: usize) -> Result<Option<ForgeSession>> {
-        if self.open_forge_sessions(None)? >= most as u64 {
+        let most = most as u64;
+        let share = if new.app.is_empty() { most } else { (most * 3).div_ceil(4) };
+        if self.open_forge_sessions(None)? >= most || self.open_forge_sessions(Some(&new.app))? >= share {
             return Ok(None);
         }
         self.tx_create(new, false)?;
@@ -193,7 +196,7 @@ impl Tx<'_> {
         rows.next()?.map(read_session).transpose()
     }
 
-    /// Sessions of an app, the newest first; without the closed ones unless `with_closed`.
+    /// The newest sessions of an app, the newest first; without the closed ones unless `with_closed`.
     pub fn forge_sessions(&self, app: &str, with_closed: bool) -> Result<Vec<ForgeSession>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM forge_sessions WHERE app = ?1 AND one_shot = 0 AND (?2 OR closed IS NULL)
@@ -206,6 +209,14 @@ impl Tx<'_> {
             sessions.push(read_session(row)?);
         }
         Ok(sessions)
+    }
+
+    /// Number of all sessions that [`Tx::forge_sessions`] would list without its limit.
+    pub fn count_forge_sessions(&self, app: &str, with_closed: bool) -> Result<u64> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT count(*) FROM forge_sessions WHERE app = ?1 AND one_shot = 0 AND (?2 OR closed IS NULL)",
+        )?;
+        Ok(query.query_row(params![app, with_closed], |row| row.get(0))?)
     }
 
     /// Counts a turn that is about to be stored, if the session takes one.
@@ -318,10 +329,12 @@ impl Tx<'_> {
         Ok(rows.map(|id| id.map(|id| folder_name(&id).0)).collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The audit of an app's session, oldest first; also of one that was deleted.
+    /// The newest part of the audit of an app's session, oldest first; also of one that was deleted.
     pub fn forge_events(&self, app: &str, id: &SessionId) -> Result<Vec<ForgeEvent>> {
         let mut query = self.conn.prepare_cached(
-            "SELECT event, at, turn FROM forge_events WHERE session = ?1 AND app = ?2 ORDER BY seq LIMIT ?3",
+            "SELECT event, at, turn FROM
+                 (SELECT * FROM forge_events WHERE session = ?1 AND app = ?2 ORDER BY seq DESC LIMIT ?3)
+             ORDER BY seq",
         )?;
         let rows = query.query_map(params![id.0, app, EVENTS], |row| {
             Ok(ForgeEvent {
@@ -495,6 +508,52 @@ mod tests {
                 assert_eq!((tx.forge_session(&id)?, tx.has_session(&id)?), (None, true));
                 assert_eq!(tx.forge_folders()?.len(), 0);
                 assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create close");
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn no_app_has_all_sessions_and_the_owner_may_have_them() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                let of = |app: &str, id: &str| NewForgeSession { app: app.to_owned(), ..new(id) };
+                for id in ["1", "2", "3"] {
+                    assert!(tx.create_forge_session(&of("a", id), 4)?.is_some());
+                }
+                assert!(tx.create_forge_session(&of("a", "4"), 4)?.is_none());
+                assert!(tx.create_forge_session(&of("b", "5"), 4)?.is_some());
+                assert!(tx.create_forge_session(&of("b", "6"), 4)?.is_none(), "all are taken");
+                assert!(tx.create_forge_session(&of("", "7"), 5)?.is_some());
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn very_many_sessions_are_all_counted_and_a_long_audit_ends_with_its_newest_rows() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                for number in 0..=LISTED {
+                    tx.create_forge_session(&new(&number.to_string()), usize::MAX / 4)?;
+                }
+                assert_eq!(tx.forge_sessions("forge", false)?.len() as i64, LISTED);
+                assert_eq!(tx.count_forge_sessions("forge", false)? as i64, LISTED + 1);
+                let id = new("0").session;
+                for _ in 0..EVENTS {
+                    tx.add_forge_event(&id, "forge", ForgeEventKind::Turn, None)?;
+                }
+                tx.close_forge_session(&id, ForgeEventKind::Close, 7)?;
+                let events = tx.forge_events("forge", &id)?;
+                assert_eq!(events.len() as i64, EVENTS);
+                assert_eq!(
+                    (events[0].event.as_str(), events[events.len() - 1].event.as_str()),
+                    ("turn", "close")
+                );
                 Ok(())
             })
             .await

@@ -48,6 +48,7 @@ impl LogState {
                 LogEntry::Text(_)
                 | LogEntry::Thought(_)
                 | LogEntry::Raw(_)
+                | LogEntry::RawCut
                 | LogEntry::Step(_)
                 | LogEntry::Notice(_) => {}
             }

@@ -15,9 +15,12 @@ use super::{LogState, TurnLog};
 /// Bytes of all logs together. Above this, only short logs may grow.
 const ALL: usize = 16 * 1024 * 1024;
 
-/// Bytes of agents' own lines in all logs together. Beyond it they are dropped and counted, and nobody waits for that: the
-/// surface that passes them on says that its answer was cut.
-const ALL_RAW: usize = 96 * 1024 * 1024;
+/// Bytes of agents' own lines in all logs together. Beyond a log's share of it they are left out, and nobody waits for
+/// that: the surface that passes them on says that its answer was cut.
+const ALL_RAW: usize = 64 * 1024 * 1024;
+
+/// Bytes of an agent's own lines for which a log always has space, whatever the others hold: most turns have less.
+const FREE_RAW: usize = 256 * 1024;
 
 /// Logs that may grow although the budget is used up, each up to the cap of one turn. So there is always one that comes
 /// to its end, and logs cannot all wait for each other.
@@ -107,9 +110,14 @@ impl CountedBytes {
         }
     }
 
-    /// Charges the budget for a line of the agent itself. False if all logs together hold too much of that.
+    /// Charges the budget for a line of the agent itself. False if that is beyond the share of this log: as much as is
+    /// left for all others. So one turn never takes what the next one needs.
     pub fn take_raw(&mut self, bytes: usize) -> bool {
-        let add = |held: usize| held.checked_add(bytes).filter(|held| *held <= ALL_RAW);
+        let own = self.raw.saturating_add(bytes);
+        let add = |held: usize| {
+            let all = held.checked_add(bytes)?;
+            (own <= FREE_RAW || own <= ALL_RAW.saturating_sub(all)).then_some(all)
+        };
         let is_taken = self.budget.raw.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
         self.raw += if is_taken { bytes } else { 0 };
         is_taken
@@ -250,16 +258,23 @@ mod tests {
 
     const KIB: usize = 1024;
 
+    /// Takes lines until no more are taken, and returns their bytes.
+    fn floods(log: &mut CountedBytes) -> usize {
+        while log.take_raw(KIB) {}
+        log.raw
+    }
+
     #[test]
-    fn lines_of_agents_have_a_limit_of_their_own_over_all_logs() {
+    fn a_flood_of_lines_leaves_space_for_the_lines_of_all_other_turns() {
         let budget = Arc::new(LogBudget::new(64 * KIB));
-        let (mut one, mut other) = (CountedBytes::new(budget.clone()), CountedBytes::new(budget.clone()));
-        assert!(one.take_raw(ALL_RAW - KIB));
-        assert!(!other.take_raw(2 * KIB) && other.take_raw(KIB) && !one.take_raw(1));
-        assert!(!one.take_raw(usize::MAX));
+        let mut logs: Vec<_> = (0..20).map(|_| CountedBytes::new(budget.clone())).collect();
+        let held: Vec<_> = logs.iter_mut().map(floods).collect();
+        assert_eq!(held[..3], [ALL_RAW / 2, ALL_RAW / 4, ALL_RAW / 8], "each gets a half of what is left");
+        assert!(held.iter().all(|held| *held >= FREE_RAW), "{held:?}");
+        assert!(!logs[0].take_raw(usize::MAX));
         assert_eq!(budget.used(), 0, "no other turn waits because of them");
-        drop(one);
-        assert!(other.take_raw(ALL_RAW - KIB));
+        logs.clear();
+        assert_eq!(floods(&mut CountedBytes::new(budget)), ALL_RAW / 2);
     }
 
     fn says(log: &TurnLog, bytes: usize) {

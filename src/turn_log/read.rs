@@ -99,6 +99,10 @@ impl TurnLog {
             }
         }
         let inner = self.lock();
+        if inner.raw_cut.is_some_and(|cut| cut < position.entry) {
+            // A reader that resumes behind the cut has to know of it. It is no event that one could stop at.
+            let _ = on(TurnEvent::RawCut, *position);
+        }
         while let Some(entry) = inner.entries.get(position.entry) {
             let at = position.behind();
             let last = position.entry + 1 == inner.entries.len();
@@ -132,11 +136,13 @@ impl TurnLog {
                     }
                 }
                 LogEntry::Raw(line) if new => on(TurnEvent::Raw(line), at),
+                LogEntry::RawCut if new => on(TurnEvent::RawCut, at),
                 LogEntry::Step(step) if new => on(TurnEvent::Step(step.clone()), at),
                 LogEntry::Notice(words) if new => on(TurnEvent::Notice(words.clone()), at),
                 LogEntry::Asked(asked) if new => on(TurnEvent::Asked(asked.clone()), at),
                 LogEntry::Answered(answered) if new => on(TurnEvent::Answered(answered.clone()), at),
                 LogEntry::Raw(_)
+                | LogEntry::RawCut
                 | LogEntry::Step(_)
                 | LogEntry::Notice(_)
                 | LogEntry::Asked(_)
@@ -163,6 +169,7 @@ impl TurnLog {
             LogEntry::Text(_)
             | LogEntry::Thought(_)
             | LogEntry::Raw(_)
+            | LogEntry::RawCut
             | LogEntry::Step(_)
             | LogEntry::Notice(_)
             | LogEntry::Answered(_) => None,

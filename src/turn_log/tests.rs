@@ -33,7 +33,7 @@ fn readers_get_what_is_new_once_and_in_order() {
 }
 
 #[test]
-fn lines_of_the_agent_are_read_in_order_and_those_beyond_the_limit_are_counted() {
+fn lines_of_the_agent_are_read_in_order_until_there_is_no_space_and_the_text_goes_on() {
     let log = TurnLog::for_readers(1000);
     let mut early = LogPosition::default();
     log.append(TurnEvent::Raw("{\"a\":1}")).unwrap();
@@ -45,14 +45,28 @@ fn lines_of_the_agent_are_read_in_order_and_those_beyond_the_limit_are_counted()
     // They do not count towards the turn's own cap, and their own limit does not end the turn.
     let line = "x".repeat(1024 * 1024);
     (0..60).for_each(|_| log.append(TurnEvent::Raw(&line)).unwrap());
+    // No line comes behind a gap.
+    log.append(TurnEvent::Raw("{\"a\":3}")).unwrap();
     log.append(TurnEvent::Text(", world")).unwrap();
-    assert_eq!(log.raw_dropped(), 60 - 47);
+    assert!(log.is_raw_cut());
     // A log that stays for a while after its end is judged by all that it holds.
-    assert!(log.size() > 47 * line.len());
-    let mut lines = 0;
-    log.read(&mut LogPosition::default(), |event| lines += usize::from(matches!(event, TurnEvent::Raw(_))));
-    assert_eq!(lines, 2 + 47);
-    assert_eq!(*log.take_summary().text, "Hello, world");
+    assert!(log.size() > 23 * line.len());
+    let mut kinds = Vec::new();
+    let mut late = LogPosition::default();
+    log.read(&mut late, |event| {
+        kinds.push(match event {
+            TurnEvent::Raw(_) => 'r',
+            TurnEvent::RawCut => 'c',
+            _ => 't',
+        });
+    });
+    let expected = format!("rtr{}ct", "r".repeat(23));
+    assert_eq!(kinds.iter().collect::<String>(), expected);
+    // A reader that resumes behind the cut is told of it again.
+    log.append(TurnEvent::Text("!")).unwrap();
+    let mut late: LogPosition = late.to_string().parse().unwrap();
+    assert_eq!(read(&log, &mut late), ["RawCut", r#"Text("!")"#]);
+    assert_eq!(*log.take_summary().text, "Hello, world!");
 }
 
 #[test]

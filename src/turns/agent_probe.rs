@@ -117,7 +117,8 @@ impl Turns {
         let agents = self.agents();
         let checks = agents.iter().map(async |(name, agent)| {
             let health = self.health_of(name, agent).await;
-            let lines = agent.operator_lines();
+            let asked = agent.clone();
+            let lines = tokio::task::spawn_blocking(move || asked.operator_lines()).await.unwrap_or_default();
             CheckedAgent { name: name.clone(), about: agent.about(), health, lines }
         });
         join_all(checks).await

@@ -7,12 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
 use super::Turns;
 use crate::ids::SessionId;
-use crate::store;
+use crate::store::{self, DueEnd};
 
-/// Timeout of an agent that frees a session. Other sessions wait for their call meanwhile.
+/// Timeout of an agent that frees a session. Sessions that end later wait for their call meanwhile.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Agents that are told at once: the end of a process takes seconds.
+const AT_ONCE: usize = 16;
 
 impl Turns {
     /// Tells agents of every session that is over. Called after a commit that ended one, and at the start for those that
@@ -57,34 +62,35 @@ impl Turns {
     }
 
     async fn tell_ends(&self) -> store::Result<()> {
-        // Agents are told one after the other, so that none is told twice.
+        // One round after the other, so that no agent is told twice.
         let _turn = self.telling_ends.lock().await;
-        for due in self.store.read(|tx| tx.due_ends()).await? {
-            if self.draining.is_cancelled() {
-                break;
-            }
-            if self.is_busy(&due.session) {
-                continue;
-            }
-            let (about, name) = (due.clone(), due.ended.agent.clone());
-            let Some(ended) = self.store.write(move |tx| tx.begin_end(&about)).await? else { continue };
-            let Some(agent) = self.agents().taking(&name).cloned() else {
-                tracing::info!(agent = %name, "a session is over, and its agent is no longer configured");
-                self.store.write(move |tx| tx.end_was_told(&due)).await?;
-                continue;
-            };
-            tokio::select! {
-                told = tokio::time::timeout(DEADLINE, agent.end(ended)) => {
-                    if told.is_err() {
-                        tracing::warn!(agent = %name, "the agent did not free a session in time");
-                    }
-                }
-                // The next process tells it again.
-                () = self.draining.cancelled() => break,
-            }
-            self.store.write(move |tx| tx.end_was_told(&due)).await?;
-        }
+        let due = self.store.read(|tx| tx.due_ends()).await?;
+        let mut told = stream::iter(due).map(|due| self.tell_end(due)).buffer_unordered(AT_ONCE);
+        while told.try_next().await?.is_some() {}
         Ok(())
+    }
+
+    /// Tells the agent of one session that it is over, unless the session has something to do.
+    async fn tell_end(&self, due: DueEnd) -> store::Result<()> {
+        if self.draining.is_cancelled() || self.is_busy(&due.session) {
+            return Ok(());
+        }
+        let (about, name) = (due.clone(), due.ended.agent.clone());
+        let Some(ended) = self.store.write(move |tx| tx.begin_end(&about)).await? else { return Ok(()) };
+        let Some(agent) = self.agents().taking(&name).cloned() else {
+            tracing::info!(agent = %name, "a session is over, and its agent is no longer configured");
+            return self.store.write(move |tx| tx.end_was_told(&due)).await;
+        };
+        tokio::select! {
+            told = tokio::time::timeout(DEADLINE, agent.end(ended)) => {
+                if told.is_err() {
+                    tracing::warn!(agent = %name, "the agent did not free a session in time");
+                }
+            }
+            // The next process tells it again.
+            () = self.draining.cancelled() => return Ok(()),
+        }
+        self.store.write(move |tx| tx.end_was_told(&due)).await
     }
 
     /// Whether a session has turns to run. Its agents are told later then, when it has none.

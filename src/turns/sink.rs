@@ -103,6 +103,7 @@ impl<'a> TurnSink<'a> {
             // A replay brings the same lines once more.
             TurnEvent::Raw(_) if inner.replays => {}
             TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

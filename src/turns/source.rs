@@ -218,6 +218,7 @@ pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
             (turn.memory, turn.hops) = (request.memory.clone(), request.hops);
             // An app is no room, but it may relay for one.
             turn.origin = request.origin.clone();
+            turn.app = Some(request.app.clone()).filter(|app| !app.is_empty());
             if let Some(forge) = &request.forge {
                 turn.folder = Some(forge.folder.clone());
                 turn.wants_raw = true;

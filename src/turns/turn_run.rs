@@ -122,6 +122,8 @@ impl Turns {
             files: Vec::new(),
             key: row.key.clone(),
             origin: TurnOrigin::default(),
+            // The source sets these in `source::describe`.
+            app: None,
             asked_in_room: false,
             attempt: if resumed { AttemptKind::Resume } else { AttemptKind::First },
             params: ModelParams::default(),

@@ -55,7 +55,7 @@ async fn does_everything(agent: RealAgent) {
     let refusal = AskChoice::Deny(DenyReason::Person);
     let refused = scene.asks_with(&format!("[exec:{command}]"), Some(refusal)).await;
     // Some agents end the turn then, and others go on.
-    assert!(matches!(refused.end, Ok(TurnEnd::Done | TurnEnd::Stopped)), "{refused}");
+    assert_eq!(refused.end, Ok(TurnEnd::Done), "{refused}");
     assert!(!refused.asked().is_empty() && !other.exists(), "{refused}");
 
     let stopped = scene.is_stopped_in("[slow]").await;

@@ -62,6 +62,7 @@ impl AgentOutput for Recorder {
             TurnEvent::Upstream(report) => state.report = Some(report),
             TurnEvent::Facts(facts) => state.facts.extend(facts),
             TurnEvent::Thought(_)
+            | TurnEvent::RawCut
             | TurnEvent::Notice(_)
             | TurnEvent::Usage(_)
             | TurnEvent::Asked(_)

@@ -8,5 +8,6 @@ mod pool;
 mod scene;
 pub mod scripted_agent;
 mod sessions;
+mod status;
 mod stopping;
 mod turns;

@@ -21,6 +21,8 @@ pub struct AgentAbilities {
     pub takes_context: bool,
     /// Its name and version, if it tells them.
     pub name: Option<String>,
+    /// Its version, if it tells that.
+    pub version: Option<String>,
 }
 
 /// Parameters of `initialize`.
@@ -45,11 +47,13 @@ impl AgentAbilities {
         let info = &answer["agentInfo"];
         let words = [&info["name"], &info["version"]].map(|word| word.as_str().unwrap_or_default().trim());
         let name = one_line(words.join(" ").trim(), NAME_CHARS);
+        let version = one_line(words[1], NAME_CHARS);
         Ok(Self {
             loads: abilities["loadSession"] == true,
             takes_images: prompts["image"] == true,
             takes_context: prompts["embeddedContext"] == true,
             name: Some(name).filter(|name| !name.is_empty()),
+            version: Some(version).filter(|version| !version.is_empty()),
         })
     }
 }
@@ -65,6 +69,7 @@ mod tests {
         let abilities = AgentAbilities::read(&answer).unwrap();
         assert!(abilities.loads && abilities.takes_images && !abilities.takes_context);
         assert_eq!(abilities.name.as_deref(), Some("Coder 2.6.0"));
+        assert_eq!(abilities.version.as_deref(), Some("2.6.0"));
         let plain = AgentAbilities::read(&json!({ "protocolVersion": 1 })).unwrap();
         assert_eq!(plain, AgentAbilities::default());
         assert_eq!(AgentAbilities::read(&json!({ "protocolVersion": 2 })), Err(Some(2)));

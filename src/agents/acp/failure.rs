@@ -39,7 +39,7 @@ pub fn no_start(error: &StartError) -> AgentError {
     let words = match error {
         StartError::Missing(_) => TextKey::BrokeAcpMissing,
         StartError::Silent(_) => TextKey::BrokeAcpSilent,
-        StartError::Version(_) => TextKey::BrokeAcpVersion,
+        StartError::Version { .. } => TextKey::BrokeAcpVersion,
         StartError::System(_) | StartError::Exited(_) | StartError::Refused { .. } => {
             TextKey::BrokeAcpNoStart
         }
@@ -53,9 +53,8 @@ pub fn start_stderr(error: &StartError) -> String {
         StartError::Missing(failure) | StartError::Exited(failure) | StartError::Silent(failure) => {
             told_stderr(&failure.stderr)
         }
-        StartError::Refused { stderr, .. } => told_stderr(stderr),
+        StartError::Refused { stderr, .. } | StartError::Version { stderr, .. } => told_stderr(stderr),
         StartError::System(error) => told_stderr(&error.to_string()),
-        StartError::Version(_) => String::new(),
     }
 }
 

@@ -68,14 +68,19 @@ pub async fn answer(
         tracing::warn!("an agent asked for permission and did not say for what");
         return declined(Some(TextKey::AcpDeclinedUnclear.into()));
     };
+    let folder = Some(text_field(&call.raw_input, "cwd")).filter(|folder| !folder.trim().is_empty());
+    let elsewhere = folder.filter(|folder| Path::new(folder) != Path::new(cwd));
+    // The list of an app was written for the folder of its session, so another folder is a part of the action.
+    let detail = match elsewhere {
+        Some(folder) if turn.wants_raw => format!("in {folder}:\n{detail}"),
+        _ => detail,
+    };
     let title = title_of(&call.kind);
     let shown = || code_span(if call.title.trim().is_empty() { &detail } else { &call.title }, SHOWN_CHARS);
-    let folder = Some(text_field(&call.raw_input, "cwd")).filter(|folder| !folder.trim().is_empty());
     match policy.decide(&detail) {
         PermissionDecision::Ask => {}
         // The list was written for the folder of the session.
-        PermissionDecision::AllowOnce if folder.is_some_and(|folder| Path::new(folder) != Path::new(cwd)) => {
-        }
+        PermissionDecision::AllowOnce if elsewhere.is_some() => {}
         // The app has a policy of its own, which must agree: the engine answers the ask by it.
         PermissionDecision::AllowOnce if turn.wants_raw => {}
         PermissionDecision::AllowOnce => {

@@ -1,8 +1,9 @@
 //! The processes of all agents of kind `acp`: one for each session, and at most so many at once.
 //!
 //! A process is started for a turn and kept for the next one (`idle`). When all places are taken, the process that has
-//! been idle for longest makes room, if its agent can open the conversation again; otherwise the newcomer has to wait. A
-//! place is free only after its process has ended, so there are never more processes than places.
+//! been idle for longest makes room, first among those whose agents can open their conversation again; otherwise the
+//! newcomer is refused. A place is free only after its process has ended, so there are never more processes than places;
+//! a newcomer waits for a place that is about to be free. No app has all places, so that others find one.
 
 mod idle;
 mod place;
@@ -23,10 +24,11 @@ use tokio_util::task::TaskTracker;
 use self::idle::IdleProcess;
 pub use self::place::{PooledProcess, ProcessPlace};
 use super::process::AcpProcess;
-use crate::agents::process::{ProcessHost, memory_of};
+use crate::agents::process::ProcessHost;
 use crate::ids::SessionId;
 
-/// Longest wait for the end of an earlier process of the same session.
+/// Longest wait for a process that ends: an earlier one of the same session, or one whose place is free then. More than
+/// an ordered end takes.
 const EARLIER: Duration = Duration::from_secs(10);
 
 /// Longest wait for the end of all processes: both pauses of an ordered end, and a moment.
@@ -56,20 +58,35 @@ pub struct PlaceKey {
     pub session: SessionId,
 }
 
+/// A turn that needs a process.
+#[derive(Clone, Debug)]
+pub struct ProcessWish {
+    /// Its session.
+    pub key: PlaceKey,
+    /// The session under its lasting name.
+    pub conversation: SessionId,
+    /// The app that asks; `None` for rooms and the owner, who may have all places.
+    pub app: Option<String>,
+}
+
 /// A place for one process.
 struct Place {
     /// The session under its lasting name.
     conversation: SessionId,
+    /// The app whose session it is; `None` for rooms and the owner.
+    app: Option<String>,
     /// Marker of the process, once it was started.
     marker: Option<String>,
     /// The process, if no turn has it; `None` also while it is started or ended.
     idle: Option<IdleProcess>,
+    /// The process is about to end, and the place to be free.
+    is_ending: bool,
 }
 
 /// A place and what is in it.
 pub enum Acquired {
     /// The process of the session, as the turn before left it.
-    Warm(PooledProcess),
+    Warm(Box<PooledProcess>),
     /// An empty place, in which a process may be started.
     Cold(ProcessPlace),
 }
@@ -77,7 +94,7 @@ pub enum Acquired {
 /// Why a turn gets no place. Nothing ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// All places are taken, and no process can make room.
+    /// All places that the asker may have are taken, and no process can make room.
     #[error("all places for processes are taken")]
     Full,
     /// A process of the same session has not ended yet.
@@ -109,11 +126,7 @@ impl AcpPool {
     }
 
     /// The process of a session, or a place for one. Dropping the future gives the place up.
-    pub async fn acquire(
-        self: &Arc<Self>,
-        key: &PlaceKey,
-        conversation: &SessionId,
-    ) -> Result<Acquired, PoolError> {
+    pub async fn acquire(self: &Arc<Self>, wish: &ProcessWish) -> Result<Acquired, PoolError> {
         let until = Instant::now() + EARLIER;
         loop {
             if self.stop.is_cancelled() {
@@ -122,11 +135,11 @@ impl AcpPool {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            match self.take_place(key, conversation)? {
+            match self.take_place(wish)? {
                 TakenPlace::Empty(place) => return Ok(Acquired::Cold(place)),
                 TakenPlace::Idle(place, idle) => match idle.take(place).await {
                     Ok(process) if process.is_gone() => process.end().await,
-                    Ok(process) => return Ok(Acquired::Warm(process)),
+                    Ok(process) => return Ok(Acquired::Warm(Box::new(process))),
                     // It died a moment ago.
                     Err(Some(place)) => return Ok(Acquired::Cold(place)),
                     Err(None) => {}
@@ -141,40 +154,48 @@ impl AcpPool {
                     let _ = ending.await;
                     return Ok(Acquired::Cold(place));
                 }
-                TakenPlace::InUse => {
+                TakenPlace::Later(error) => {
                     if tokio::time::timeout_at(until, freed).await.is_err() {
-                        return Err(PoolError::InUse);
+                        return Err(error);
                     }
                 }
             }
         }
     }
 
-    fn take_place(
-        self: &Arc<Self>,
-        key: &PlaceKey,
-        conversation: &SessionId,
-    ) -> Result<TakenPlace, PoolError> {
+    fn take_place(self: &Arc<Self>, wish: &ProcessWish) -> Result<TakenPlace, PoolError> {
+        let ProcessWish { key, conversation, app } = wish;
         let mut places = self.places.lock();
         if let Some(place) = places.get_mut(key) {
             return Ok(match place.idle.take() {
                 Some(idle) => TakenPlace::Idle(ProcessPlace::new(self.clone(), key.clone()), idle),
-                None => TakenPlace::InUse,
+                None => TakenPlace::Later(PoolError::InUse),
             });
         }
+        let lasting = |place: &&Place| !place.is_ending;
+        let own = |place: &&Place| app.is_some() && place.app == *app;
+        let is_share_taken = places.values().filter(lasting).filter(own).count() >= app_share(self.limit);
         let mut room = None;
-        if places.len() >= self.limit {
+        if is_share_taken || places.values().filter(lasting).count() >= self.limit {
+            let now = Instant::now();
             let can_go = places.iter_mut().filter_map(|(key, place)| {
-                let idle = place.idle.as_ref().filter(|idle| idle.can_load)?;
-                Some((idle.since, key.clone(), place))
+                let can_go = !is_share_taken || own(&&*place);
+                let idle = place.idle.as_ref().filter(|idle| can_go && idle.can_go(now))?;
+                Some(((idle.is_all_there_is, idle.since), key.clone(), place))
             });
-            let longest = can_go.min_by_key(|(since, _, _)| *since);
-            let (other, idle) =
-                longest.and_then(|(_, key, place)| Some((key, place.idle.take()?))).ok_or(PoolError::Full)?;
+            let (_, other, place) = can_go.min_by_key(|(order, _, _)| *order).ok_or(PoolError::Full)?;
             tracing::info!("an idle process of an agent makes room for another session");
-            room = Some((ProcessPlace::new(self.clone(), other), idle));
+            room = place.take_to_end().map(|idle| (ProcessPlace::new(self.clone(), other), idle));
+        } else if places.len() >= self.limit {
+            return Ok(TakenPlace::Later(PoolError::Full));
         }
-        let place = Place { conversation: conversation.clone(), marker: None, idle: None };
+        let place = Place {
+            conversation: conversation.clone(),
+            app: app.clone(),
+            marker: None,
+            idle: None,
+            is_ending: false,
+        };
         places.insert(key.clone(), place);
         let place = ProcessPlace::new(self.clone(), key.clone());
         Ok(match room {
@@ -185,7 +206,7 @@ impl AcpPool {
 
     /// Ends the process of a session, if no turn has it.
     pub async fn end_session(self: &Arc<Self>, key: &PlaceKey) {
-        let idle = self.places.lock().get_mut(key).and_then(|place| place.idle.take());
+        let idle = self.places.lock().get_mut(key).and_then(Place::take_to_end);
         let Some(idle) = idle else { return };
         if let Ok(process) = idle.take(ProcessPlace::new(self.clone(), key.clone())).await {
             process.end().await;
@@ -207,14 +228,19 @@ impl AcpPool {
 
     /// Number of processes that run.
     pub fn count(&self) -> usize {
-        self.places.lock().values().filter(|place| place.marker.is_some()).count()
+        self.markers().len()
     }
 
-    /// Bytes of memory of all processes, with everything that they started. Looks at every process of this user.
-    pub fn memory(&self) -> i64 {
-        let markers: BTreeSet<_> =
-            self.places.lock().values().filter_map(|place| place.marker.clone()).collect();
-        memory_of(&markers)
+    /// By what the processes that run are known, with everything that they started.
+    pub fn markers(&self) -> BTreeSet<String> {
+        self.places.lock().values().filter_map(|place| place.marker.clone()).collect()
+    }
+
+    /// The same for the processes of one agent.
+    pub fn markers_of(&self, agent: u64) -> BTreeSet<String> {
+        let places = self.places.lock();
+        let own = places.iter().filter(|(key, _)| key.agent == agent);
+        own.filter_map(|(_, place)| place.marker.clone()).collect()
     }
 
     /// Runs a task that is waited for at the end.
@@ -244,6 +270,20 @@ enum TakenPlace {
     Idle(ProcessPlace, IdleProcess),
     /// It is free once this idle process of another session has ended.
     After(ProcessPlace, ProcessPlace, IdleProcess),
-    /// A process of the session is in use.
-    InUse,
+    /// There may be one when a process has ended; else this is the error.
+    Later(PoolError),
+}
+
+impl Place {
+    /// The idle process, which is to be ended; `None` if there is none.
+    fn take_to_end(&mut self) -> Option<IdleProcess> {
+        let idle = self.idle.take()?;
+        self.is_ending = true;
+        Some(idle)
+    }
+}
+
+/// Most places of one app: three quarters of all, so that others find one while its turns take long.
+fn app_share(limit: usize) -> usize {
+    (limit * 3).div_ceil(4)
 }

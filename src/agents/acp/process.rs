@@ -1,8 +1,10 @@
 //! A process of an agent: started and greeted, with at most one conversation.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use super::abilities::{AgentAbilities, initialize_params};
@@ -48,7 +50,7 @@ pub struct CountedIncoming {
 pub enum StartError {
     /// The system does not start it.
     #[error("the program cannot be started: {0}")]
-    System(#[from] std::io::Error),
+    System(#[from] io::Error),
     /// The program is not there.
     #[error("the program is not found: {0}")]
     Missing(ProcessFailure),
@@ -66,19 +68,19 @@ pub enum StartError {
         /// The end of its standard error.
         stderr: String,
     },
-    /// It speaks another version of the protocol; `None` if none, so it is no agent.
-    #[error("the program speaks version {0:?} of the protocol")]
-    Version(Option<u64>),
+    /// It speaks another version of the protocol.
+    #[error("the program speaks version {version:?} of the protocol; standard error: {stderr}")]
+    Version {
+        /// The version; `None` if it names none, so it is no agent.
+        version: Option<u64>,
+        /// The end of its standard error.
+        stderr: String,
+    },
 }
 
 impl AcpProcess {
-    /// Starts an agent in the folder of a session, and greets it. Dropping the future ends the process.
-    pub async fn start(
-        pool: &AcpPool,
-        config: &AcpConfig,
-        folder: &Path,
-        deadline: Duration,
-    ) -> Result<Self, StartError> {
+    /// Starts an agent in the folder of a session. It has to be [greeted](Self::greet) before anything else.
+    pub fn spawn(pool: &AcpPool, config: &AcpConfig, folder: &Path) -> io::Result<Self> {
         let process = pool.host.spawn(ProcessSpec {
             program: (&config.command).into(),
             args: config.args.iter().map(Into::into).collect(),
@@ -89,30 +91,45 @@ impl AcpProcess {
         })?;
         let marker = process.marker().to_owned();
         let (rpc, incoming) = RpcClient::start(process, RpcDialect::Strict, RpcLimits::default());
-        let mut incoming = CountedIncoming { incoming, taken: 0 };
+        let incoming = CountedIncoming { incoming, taken: 0 };
+        Ok(Self { rpc, incoming, abilities: AgentAbilities::default(), marker, session: None })
+    }
+
+    /// Greets a process that was just started. It has ended by itself or by us if that fails.
+    pub async fn greet(&mut self, deadline: Duration) -> Result<(), StartError> {
+        let Self { rpc, incoming, .. } = self;
         // An agent that talks before it answers must not fill the queue.
         let answer = tokio::select! {
             answer = rpc.call("initialize", initialize_params(), deadline) => answer,
-            () = skip_all(&mut incoming) => Err(RpcError::Gone(rpc.gone().await)),
+            () = skip_all(incoming) => Err(RpcError::Gone(rpc.gone().await)),
         };
         let answer = match answer {
             Ok(answer) => answer.result,
-            Err(error) => return Err(start_error(error, &rpc).await),
+            Err(error) => return Err(start_error(error, rpc).await),
         };
-        let abilities = match AgentAbilities::read(&answer) {
+        self.abilities = match AgentAbilities::read(&answer) {
             Ok(abilities) => abilities,
             Err(version) => {
                 rpc.end().await;
-                return Err(StartError::Version(version));
+                return Err(StartError::Version { version, stderr: rpc.stderr_tail() });
             }
         };
-        tracing::info!(agent = abilities.name, loads = abilities.loads, "an agent runs");
-        Ok(Self { rpc, incoming, abilities, marker, session: None })
+        let AgentAbilities { name, loads, .. } = &self.abilities;
+        tracing::info!(agent = name, loads, "an agent runs");
+        Ok(())
     }
 
-    /// Whether the conversation can be opened again in another process.
-    pub fn can_load_again(&self) -> bool {
-        self.abilities.loads && self.session.as_ref().is_some_and(|session| session.is_begun)
+    /// Whether the conversation is lost with the process: something was said in it, and no other process can open it.
+    pub fn is_all_there_is(&self) -> bool {
+        !self.abilities.loads && self.session.as_ref().is_some_and(|session| session.is_begun)
+    }
+
+    /// Takes all messages that have come; refuses requests. What came between two turns, or is left of a conversation
+    /// that was opened again, is no part of the next one.
+    pub async fn refuse_waiting(&mut self) {
+        while let Some(Some((message, _))) = self.incoming.next().now_or_never() {
+            refuse(&self.rpc, message).await;
+        }
     }
 
     /// Takes all messages until the process is gone; refuses requests. May be dropped at any time.

@@ -22,7 +22,9 @@ const RESULT: usize = 500;
 /// Words of ours that stand before the prompt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptWords<'a> {
-    /// Words of the operator and about the place; empty if the agent knows them.
+    /// Says whose the words in `context` are.
+    pub heading: &'static str,
+    /// Words of the operator, about the place, and of the program that asks; empty if the agent knows them.
     pub context: &'a str,
     /// Earlier messages, if the agent does not know them.
     pub history: &'a [SessionMessage],
@@ -40,7 +42,7 @@ pub fn prompt_blocks(
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut blocks = Vec::new();
     if !words.context.trim().is_empty() {
-        blocks.push(text(&format!("(From the operator of this chat:)\n{}", words.context)));
+        blocks.push(text(&format!("{}\n{}", words.heading, words.context)));
     }
     if let Some(history) = history_text(words.history) {
         blocks.push(match abilities.takes_context {
@@ -153,10 +155,10 @@ mod tests {
             SessionMessage::new(MessageRole::Note, "a plan"),
             SessionMessage::new(MessageRole::Assistant, "Hi."),
         ];
-        let words = PromptWords { context: "Be kind.", history: &history };
+        let words = PromptWords { heading: "(Us:)", context: "Be kind.", history: &history };
         let able = AgentAbilities { takes_context: true, ..AgentAbilities::default() };
         let sent = blocks(words, &able, folder.path());
-        assert!(sent[0]["text"].as_str().unwrap().ends_with("Be kind."));
+        assert_eq!(sent[0]["text"], "(Us:)\nBe kind.");
         let text = "(The conversation so far:)\nUser: hello\n\nAssistant: Hi.";
         assert_eq!(sent[1]["resource"]["text"], text);
         let sent = blocks(words, &AgentAbilities::default(), folder.path());

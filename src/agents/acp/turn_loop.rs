@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use talaria_platform::BoxFuture;
-use tokio::time::Instant;
 
 use super::permissions::{self, PermissionAnswer};
 use super::process::{AcpProcess, send_reply};
@@ -38,6 +37,10 @@ const TOO_MANY: i64 = -32_600;
 
 /// Code of the error for parameters that do not fit.
 const INVALID: i64 = -32_602;
+
+/// Updates that come only of a prompt.
+const WORK: [&str; 5] =
+    ["agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"];
 
 /// Characters of the agent's words in the log.
 const LOGGED: usize = 200;
@@ -82,14 +85,16 @@ pub struct TurnLoop<'a> {
     plan: plan::PlanStep,
     projector: Projector,
     requests: OpenRequests<'a, RequestAnswer>,
+    /// A permission was refused in this turn.
+    pub was_declined: bool,
+    /// The agent has said or done something for this prompt.
+    pub has_worked: bool,
 }
 
 impl<'a> TurnLoop<'a> {
     /// Sends a prompt when the loop runs.
     pub fn new(run: &'a TurnRun<'a>, process: &'a mut AcpProcess, cwd: &'a str, prompt: &[Value]) -> Self {
         let session = process.session.as_ref().map(|session| session.id.clone()).unwrap_or_default();
-        // What came between two turns, or is left of a conversation that was opened again, is no part of this one.
-        while process.incoming.next().now_or_never().flatten().is_some() {}
         let rpc = process.rpc.clone();
         let params = json!({ "sessionId": session, "prompt": prompt });
         Self {
@@ -104,12 +109,20 @@ impl<'a> TurnLoop<'a> {
             calls: ToolCalls::default(),
             plan: plan::PlanStep::default(),
             requests: OpenRequests::default(),
+            was_declined: false,
+            has_worked: false,
         }
     }
 
     /// Runs until the turn ends, or must be ended.
     pub async fn run(&mut self) -> LoopEnd {
         let limit = self.run.agent.config.turn_timeout;
+        // The prompt is on its way before anything else is looked at: a cancel must not overtake it.
+        if let Some(answered) = (&mut self.prompting).now_or_never()
+            && let Some(end) = self.answered(answered).await
+        {
+            return end;
+        }
         loop {
             let left = limit.saturating_sub(self.run.out.elapsed());
             if left.is_zero() {
@@ -135,22 +148,17 @@ impl<'a> TurnLoop<'a> {
     /// Asks the agent to stop, and takes its last messages. Returns whether it did within the time: then its stop reason.
     /// Cannot hang.
     pub async fn wind_down(&mut self, patience: Duration) -> Option<String> {
-        let until = Instant::now() + patience;
+        tokio::time::timeout(patience, self.last_messages()).await.ok().flatten()
+    }
+
+    async fn last_messages(&mut self) -> Option<String> {
         let open = self.requests.ids();
         // Asks are withdrawn, and the protocol wants every request answered.
         self.requests = OpenRequests::default();
         let rpc = self.process.rpc.clone();
-        let params = json!({ "sessionId": self.session });
-        let telling = async {
-            rpc.notify("session/cancel", Some(params)).await?;
-            for id in open {
-                rpc.reply(id, Ok(permissions::cancelled())).await?;
-            }
-            Ok::<_, RpcError>(())
-        };
-        match tokio::time::timeout_at(until, telling).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return None,
+        rpc.notify("session/cancel", Some(json!({ "sessionId": self.session }))).await.ok()?;
+        for id in open {
+            rpc.reply(id, Ok(permissions::cancelled())).await.ok()?;
         }
         loop {
             let end = tokio::select! {
@@ -164,7 +172,6 @@ impl<'a> TurnLoop<'a> {
                     Some((message, line)) => self.take(message, &line).await,
                     None => return None,
                 },
-                () = tokio::time::sleep_until(until) => return None,
             };
             match end.or_else(|| self.end_of_answer()) {
                 Some(LoopEnd::Answered(reason)) => return Some(reason),
@@ -275,7 +282,9 @@ impl<'a> TurnLoop<'a> {
     async fn update(&mut self, params: &Value) -> Option<LoopEnd> {
         // Some agents leave out the level between.
         let update = if params["update"].is_object() { &params["update"] } else { params };
-        match text_field(update, "sessionUpdate") {
+        let kind = text_field(update, "sessionUpdate");
+        self.has_worked |= WORK.contains(&kind);
+        match kind {
             "agent_message_chunk" => {
                 let text = self.text.push(update);
                 self.projector.said(&text);
@@ -386,6 +395,7 @@ impl<'a> TurnLoop<'a> {
             }
             RequestAnswer::Permission(answer) => answer,
         };
+        self.was_declined |= declined.is_some();
         declined.iter().for_each(|call| self.calls.declined(call));
         if let Some(remark) = remark {
             tracing::warn!(%remark, "a request of an agent was declined without asking anybody");

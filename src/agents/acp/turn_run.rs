@@ -8,8 +8,8 @@ use talaria_platform::CancellationToken;
 
 use super::AcpAgent;
 use super::failure::{self, cut_short};
-use super::pool::{Acquired, PlaceKey, PooledProcess, ProcessPlace};
-use super::process::AcpProcess;
+use super::pool::{Acquired, PlaceKey, PooledProcess, ProcessPlace, ProcessWish};
+use super::process::{AcpProcess, StartError};
 use super::prompt::{PromptWords, prompt_blocks};
 use super::session::{LoadError, SessionReport};
 use super::turn_loop::{LoopEnd, TurnLoop};
@@ -22,6 +22,12 @@ use crate::agents::turn_files::TurnFiles;
 use crate::config::make_workspace;
 use crate::i18n::TextKey;
 use crate::util::hash;
+
+/// Stands before the words of ours in a room.
+const OPERATOR: &str = "(From the operator of this chat:)";
+
+/// Stands before the words of ours where a program asks, whose own words may be among them.
+const PROGRAM: &str = "(Instructions:)";
 
 /// One turn.
 pub struct TurnRun<'a> {
@@ -61,6 +67,7 @@ impl TurnRun<'_> {
         let context_hash =
             if request.context.trim().is_empty() { String::new() } else { hash([request.context.as_str()]) };
         let words = PromptWords {
+            heading: if self.turn.asked_in_room { OPERATOR } else { PROGRAM },
             context: if context_hash == report.context { "" } else { &request.context },
             history: if is_new { &request.history } else { &[] },
         };
@@ -70,6 +77,12 @@ impl TurnRun<'_> {
                 tracing::error!(%error, "the attachments of a prompt cannot be stored");
                 AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
             })?;
+        process.refuse_waiting().await;
+        if self.stop.is_cancelled() {
+            self.rest(pooled);
+            return Ok(TurnEnd::Stopped);
+        }
+        let before = report.clone();
         report = SessionReport { begun: true, context: context_hash, ..report };
         self.out.emit(TurnEvent::Upstream(report.to_value()));
         self.tell_facts(json!({ "acp_session_id": report.acp_session }));
@@ -78,7 +91,7 @@ impl TurnRun<'_> {
         }
         // The agent gets it now.
         drop((prepared, request));
-        self.follow(pooled, &report.cwd, &blocks).await
+        self.follow(pooled, before, &blocks).await
     }
 
     /// The folder of the session. It is made if it is missing.
@@ -102,12 +115,16 @@ impl TurnRun<'_> {
     /// A process in which the conversation of the session is open. May be dropped at any time.
     async fn open(&self, folder: &Path) -> Result<OpenTurn, AgentError> {
         let AcpAgent { pool, number, .. } = self.agent;
-        let key = PlaceKey { agent: *number, session: self.turn.session.clone() };
+        let wish = ProcessWish {
+            key: PlaceKey { agent: *number, session: self.turn.session.clone() },
+            conversation: self.turn.conversation.clone(),
+            app: self.turn.app.clone(),
+        };
         let cwd = folder.to_str().unwrap_or_default().to_owned();
         // In another folder it is another conversation.
         let report = SessionReport::read(self.turn.upstream.as_ref()).filter(|report| report.cwd == cwd);
         loop {
-            let acquired = pool.acquire(&key, &self.turn.conversation).await.map_err(|error| {
+            let acquired = pool.acquire(&wish).await.map_err(|error| {
                 tracing::warn!(%error, "a turn gets no process");
                 failure::no_place(error)
             })?;
@@ -116,7 +133,7 @@ impl TurnRun<'_> {
                     let open = process.process().and_then(|process| process.session.clone());
                     match (open, &report) {
                         (Some(open), Some(report)) if open.id == report.acp_session => {
-                            return Ok(OpenTurn { process, report: report.clone(), is_new: false });
+                            return Ok(OpenTurn { process: *process, report: report.clone(), is_new: false });
                         }
                         // The history was changed, or the folder.
                         _ => process.end().await,
@@ -136,16 +153,20 @@ impl TurnRun<'_> {
         report: Option<SessionReport>,
     ) -> Result<OpenTurn, AgentError> {
         let AcpAgent { pool, config, times, .. } = self.agent;
-        let started = AcpProcess::start(pool, config, folder, times.initialize).await;
-        let process = started.map_err(|error| {
+        let failed = |error: StartError| {
             tracing::error!(%error, agent = %self.turn.agent, "there is no agent for the turn");
             self.tell_facts(json!({ "stop_reason": "error", "stderr": failure::start_stderr(&error) }));
             failure::no_start(&error)
-        })?;
+        };
+        let process = AcpProcess::spawn(pool, config, folder).map_err(|error| failed(error.into()))?;
+        // It has its place before it is greeted: a turn that is given up meanwhile frees the place only when the
+        // process has ended.
         let mut pooled = place.fill(process);
         let Some(process) = pooled.process() else {
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpNoStart));
         };
+        process.greet(times.initialize).await.map_err(failed)?;
+        self.agent.version.lock().clone_from(&process.abilities.version);
         // Agents keep nothing of a conversation without a prompt.
         if let Some(report) = report.filter(|report| report.begun) {
             if self.load(process, &report).await? {
@@ -204,15 +225,15 @@ impl TurnRun<'_> {
         }
     }
 
-    /// Sends the prompt and follows it to its end.
+    /// Sends the prompt and follows it to its end. `before` is the report of the session without this prompt.
     async fn follow(
         &self,
         mut pooled: PooledProcess,
-        cwd: &str,
+        before: SessionReport,
         blocks: &[Value],
     ) -> Result<TurnEnd, AgentError> {
         let Some(process) = pooled.process() else { return Err(cut_short(TextKey::BrokeAcpDied)) };
-        let mut turn_loop = TurnLoop::new(self, process, cwd, blocks);
+        let mut turn_loop = TurnLoop::new(self, process, &before.cwd, blocks);
         let end = turn_loop.run().await;
         let (reason, is_at_rest) = match &end {
             LoopEnd::Answered(reason) => (reason.clone(), true),
@@ -230,8 +251,21 @@ impl TurnRun<'_> {
             }
         };
         turn_loop.close(matches!(&end, LoopEnd::Answered(reason) if reason != "cancelled")).await;
+        let (was_declined, has_worked) = (turn_loop.was_declined, turn_loop.has_worked);
         drop(turn_loop);
-        let end = self.judge(end);
+        let is_taken = match &end {
+            LoopEnd::TooLarge => false,
+            LoopEnd::Refused(_) => has_worked,
+            _ => true,
+        };
+        if !is_taken {
+            // The conversation is what it was; one without a prompt is not there to be opened again.
+            self.out.emit(TurnEvent::Upstream(before.to_value()));
+            if let Some(session) = pooled.process().and_then(|process| process.session.as_mut()) {
+                session.is_begun = before.begun;
+            }
+        }
+        let end = self.judge(end, was_declined);
         let mut facts = json!({ "stop_reason": if reason.is_empty() { "unknown" } else { &reason } });
         if end.is_err()
             && let Some(process) = pooled.process()
@@ -242,7 +276,7 @@ impl TurnRun<'_> {
         }
         self.tell_facts(facts);
         if is_at_rest {
-            pooled.rest(self.agent.config.idle, self.agent.stop.clone());
+            self.rest(pooled);
         } else {
             tracing::warn!("a process is ended, because nobody knows what it is doing");
             // In a task of its own.
@@ -251,19 +285,18 @@ impl TurnRun<'_> {
         end
     }
 
-    /// The end of the turn for the engine.
-    fn judge(&self, end: LoopEnd) -> Result<TurnEnd, AgentError> {
+    /// The end of the turn for the engine. An agent that answers the prompt has ended its turn as it wanted, whatever
+    /// word it has for that: some say `cancelled` or `refusal` when they were refused a permission.
+    fn judge(&self, end: LoopEnd, was_declined: bool) -> Result<TurnEnd, AgentError> {
         match end {
             LoopEnd::Answered(reason) => match reason.as_str() {
                 "max_tokens" => Ok(TurnEnd::Limit),
                 // A program reads the agent's own word; a room needs a sentence.
                 "max_turn_requests" if self.turn.wants_raw => Ok(TurnEnd::Limit),
-                "refusal" if self.turn.wants_raw => Ok(TurnEnd::Done),
+                "refusal" if self.turn.wants_raw || was_declined => Ok(TurnEnd::Done),
                 "max_turn_requests" => Err(cut_short(TextKey::BrokeAcpRequests)),
                 "refusal" => Err(cut_short(TextKey::BrokeAcpRefusal)),
-                // Some agents end their turn when a person refuses something.
-                "cancelled" => Ok(TurnEnd::Stopped),
-                // One that we do not know is the agent's own way to be done. Programs are told the word.
+                // Programs are told the agent's own word, also one that we do not know.
                 _ => Ok(TurnEnd::Done),
             },
             LoopEnd::Refused(fault) => {
@@ -280,6 +313,11 @@ impl TurnRun<'_> {
             }
             LoopEnd::Error(error) => Err(error),
         }
+    }
+
+    /// Keeps a process for the next turn of its session.
+    fn rest(&self, pooled: PooledProcess) {
+        pooled.rest(self.agent.config.idle, self.agent.stop.clone());
     }
 
     fn tell_facts(&self, facts: Value) {

@@ -76,6 +76,13 @@ impl CodexServers {
         links.push(Arc::downgrade(link));
     }
 
+    /// By what the processes that run are known, with everything that they started.
+    pub fn markers(&self) -> Vec<String> {
+        let links: Vec<_> = self.links.lock().iter().filter_map(Weak::upgrade).collect();
+        let running = links.iter().map(|link| link.rpc()).filter(|rpc| !rpc.is_gone());
+        running.filter_map(|rpc| rpc.marker().map(str::to_owned)).collect()
+    }
+
     /// Makes every process that runs read its MCP servers from its configuration again, also for open conversations. One
     /// that does not know how, or not in time, does so when it starts the next time.
     pub async fn reload_configuration(&self) {

@@ -58,6 +58,11 @@ impl PeerProcess {
         }
     }
 
+    /// By what it is known.
+    pub(super) fn marker(&self) -> Option<&str> {
+        self.process.as_ref().map(ManagedProcess::marker)
+    }
+
     /// The last bytes of its standard error so far, as text.
     pub(super) fn stderr_tail(&self) -> String {
         self.process.as_ref().map(ManagedProcess::stderr_tail).unwrap_or_default()

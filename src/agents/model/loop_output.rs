@@ -118,6 +118,7 @@ impl AgentOutput for LoopOutput<'_> {
                 }));
             }
             TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)

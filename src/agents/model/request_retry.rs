@@ -118,6 +118,7 @@ impl AgentOutput for PlainOutput<'_> {
         match event {
             TurnEvent::Text(_) | TurnEvent::Thought(_) => *self.request.lock() = None,
             TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)

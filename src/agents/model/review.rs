@@ -135,6 +135,7 @@ impl AgentOutput for ReviewOutput {
             }
             TurnEvent::Text(_) | TurnEvent::Thought(_) => self.has_words.store(true, Ordering::Relaxed),
             TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Step(_)
             | TurnEvent::Notice(_)
             | TurnEvent::Remark(_)

@@ -22,6 +22,8 @@ pub struct AgentLines {
     run: TurnId,
     /// The agent gives its own lines, so nothing is made of its events.
     is_raw: bool,
+    /// Its lines are left out from here on, so entries are made of its events again.
+    is_cut: bool,
     /// Names of tool calls by their ids: later lines about a call often leave its name out.
     names: HashMap<String, String>,
 }
@@ -29,12 +31,32 @@ pub struct AgentLines {
 impl AgentLines {
     /// Entries of a turn. `is_raw`: lines of the agent are in its log already.
     pub fn new(session: &str, run: &TurnId, is_raw: bool) -> Self {
-        Self { session: session.to_owned(), run: run.clone(), is_raw, names: HashMap::new() }
+        let (session, run) = (session.to_owned(), run.clone());
+        Self { session, run, is_raw, is_cut: false, names: HashMap::new() }
+    }
+
+    /// Leaves all further lines of the agent out: what they say is still told, in shorter entries.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    /// Whether lines of the agent are left out.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    fn makes_entries(&self) -> bool {
+        !self.is_raw || self.is_cut
     }
 
     /// The entry for an event, in one line; `None` for an event that has none.
     pub fn entry(&mut self, event: &TurnEvent<'_>) -> Option<String> {
         match event {
+            TurnEvent::Raw(_) if self.is_cut => None,
+            TurnEvent::RawCut => {
+                self.cut();
+                None
+            }
             TurnEvent::Raw(line) => {
                 self.is_raw = true;
                 self.annotated(line)
@@ -46,11 +68,13 @@ impl AgentLines {
             TurnEvent::Answered(answered) => {
                 Some(with_type("permission_answer", approvals::responded(&self.run, answered)))
             }
-            TurnEvent::Text(text) if !self.is_raw => Some(self.chunk("agent_message_chunk", "text", text)),
-            TurnEvent::Thought(text) if !self.is_raw => {
+            TurnEvent::Text(text) if self.makes_entries() => {
+                Some(self.chunk("agent_message_chunk", "text", text))
+            }
+            TurnEvent::Thought(text) if self.makes_entries() => {
                 Some(self.chunk("agent_thought_chunk", "thinking", text))
             }
-            TurnEvent::Step(step) if !self.is_raw => Some(self.step(step)),
+            TurnEvent::Step(step) if self.makes_entries() => Some(self.step(step)),
             TurnEvent::Text(_)
             | TurnEvent::Thought(_)
             | TurnEvent::Step(_)
@@ -62,10 +86,10 @@ impl AgentLines {
         }
     }
 
-    /// The last entry of an agent that gives no lines of its own: how the turn ended.
+    /// The last entry of an agent that gives no lines of its own, or whose lines were left out: how the turn ended.
     pub fn end(&self, stop_reason: &str) -> Option<String> {
         let result = json!({ "jsonrpc": "2.0", "id": self.run.0, "result": { "stopReason": stop_reason } });
-        (!self.is_raw).then(|| result.to_string())
+        self.makes_entries().then(|| result.to_string())
     }
 
     fn chunk(&self, update: &str, kind: &str, text: &str) -> String {
@@ -268,6 +292,11 @@ mod tests {
 
         made.entry(&TurnEvent::Raw("{}"));
         assert_eq!((made.entry(&TurnEvent::Text("hello")), made.end("end_turn")), (None, None));
+        // What is left out of the lines is told in entries again.
+        assert_eq!(made.entry(&TurnEvent::RawCut), None);
+        assert_eq!(made.entry(&TurnEvent::Raw("{}")), None);
+        assert!(made.entry(&TurnEvent::Text("hello")).unwrap().contains("hello"));
+        assert!(made.end("end_turn").unwrap().contains("end_turn"));
     }
 
     proptest! {

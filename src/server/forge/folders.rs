@@ -4,9 +4,9 @@
 //! calls that touch the disk run on blocking threads. Whatever no row of the store knows is removed by the sweeper.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -94,7 +94,7 @@ impl ForgeFolders {
         let files = unknown(found.1, known.1);
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         on_disk(move || {
-            folders.iter().for_each(|name| tell(name, fs::remove_dir_all(sessions.join(name))));
+            folders.iter().for_each(|name| tell(name, remove(&sessions.join(name))));
             for name in &files {
                 let path = uploads.join(name);
                 if is_old(&path) {
@@ -132,7 +132,7 @@ impl ForgeFolders {
     pub async fn remove_of_session(&self, session: &SessionId) {
         let folder = self.of_session(session);
         let removed = on_disk(move || {
-            tell(&folder.display().to_string(), fs::remove_dir_all(&folder));
+            tell(&folder.display().to_string(), remove(&folder));
             Ok(())
         });
         // The sweeper tries again.
@@ -187,6 +187,32 @@ pub async fn on_disk<T: Send + 'static>(
 /// Makes a folder and those above it for this user alone.
 fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Removes a folder with everything in it, also what its agent has locked.
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            unlock(folder)?;
+            fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    }
+}
+
+/// Makes a folder and those in it changeable for this user again. Leads through no link.
+fn unlock(folder: &Path) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Names in a folder; none if it is not there.
@@ -246,6 +272,26 @@ mod tests {
             &std::fs::metadata(root.path().join("sessions")).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    /// Who may do everything removes it in any case, so this looks at what makes it removable for everybody else.
+    #[test]
+    fn a_folder_that_its_agent_has_locked_is_unlocked_and_removed_and_nothing_outside_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, outside) = (root.path().join("session"), root.path().join("outside"));
+        fs::create_dir_all(folder.join("a/b")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(folder.join("a/b/file"), "x").unwrap();
+        std::os::unix::fs::symlink(&outside, folder.join("a/link")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for locked in [&folder.join("a/b"), &folder.join("a"), &outside] {
+            fs::set_permissions(locked, Permissions::from_mode(0o0)).unwrap();
+        }
+        unlock(&folder).unwrap();
+        assert_eq!((mode(&folder.join("a")), mode(&folder.join("a/b")), mode(&outside)), (0o700, 0o700, 0));
+        fs::set_permissions(folder.join("a/b"), Permissions::from_mode(0o0)).unwrap();
+        remove(&folder).unwrap();
+        assert!(!folder.exists() && outside.exists());
     }
 
     #[tokio::test]

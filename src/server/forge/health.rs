@@ -27,13 +27,13 @@ pub struct ForgeHealth {
     ok: bool,
     /// Whether there is an agent called `claude`.
     claude_present: bool,
-    /// Null: not known. This and what follows is for callers with a key.
+    /// The version that it told; null until it has run. This and what follows is for callers with a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     claude_version: Option<Option<String>>,
     /// Whether the program `acpx` is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     acpx_present: Option<bool>,
-    /// Null: not known.
+    /// Always null: the program is not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     acpx_version: Option<Option<String>>,
     /// Open sessions: the app's own, for the owner all of them.
@@ -51,6 +51,8 @@ struct ForgeAgentView {
     name: String,
     /// Whether requests that name no agent ask it.
     default: bool,
+    /// Version of its program. Null: not known, because it is none or has not run yet.
+    version: Option<String>,
 }
 
 /// `GET /healthz`. A wrong key is like none.
@@ -59,7 +61,8 @@ pub async fn health(
     request: Request,
 ) -> Result<Json<ForgeHealth>, ApiError> {
     let agents = server.turns.agents();
-    let claude_present = AgentName::new(CLAUDE).is_some_and(|name| agents.get(&name).is_some());
+    let claude = AgentName::new(CLAUDE).and_then(|name| agents.get(&name));
+    let claude_present = claude.is_some();
     let from = request.extensions().get::<ClientPeer>().map(|peer| peer.address);
     let key = bearer(request.headers()).map(<[u8]>::to_vec);
     let caller = match key {
@@ -73,13 +76,17 @@ pub async fn health(
     let open_sessions = server.store.read(move |tx| tx.open_forge_sessions(app.as_deref())).await?;
     let acpx_present = on_disk(|| Ok(is_in_path(ACPX))).await?;
     let run_agent = &server.settings.forge.config.run_agent;
-    let agents = agents.iter().map(|(name, _)| name).filter(|name| server.admits(&caller, name));
-    let agents =
-        agents.map(|name| ForgeAgentView { name: name.to_string(), default: name.as_str() == run_agent });
+    let claude_version = claude.and_then(|agent| agent.program_version());
+    let agents = agents.iter().filter(|(name, _)| server.admits(&caller, name));
+    let agents = agents.map(|(name, agent)| ForgeAgentView {
+        name: name.to_string(),
+        default: name.as_str() == run_agent,
+        version: agent.program_version(),
+    });
     Ok(Json(ForgeHealth {
         ok: true,
         claude_present,
-        claude_version: Some(None),
+        claude_version: Some(claude_version),
         acpx_present: Some(acpx_present),
         acpx_version: Some(None),
         open_sessions: Some(open_sessions),

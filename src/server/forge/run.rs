@@ -161,8 +161,8 @@ fn answer(result: Option<&TurnResult>, timed_out: bool, began: Instant) -> Respo
     let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let text = result.map(|result| result.text.as_str()).unwrap_or_default();
     let is_timeout = end.is_timeout();
-    let ForgeEnd { ok, stop_reason, error, stderr, .. } = end;
-    if ok && !is_timeout && stop_reason != "cancelled" {
+    let ForgeEnd { ok, was_stopped, stop_reason, error, stderr, .. } = end;
+    if ok && !was_stopped {
         return Json(RunResult { ok, result: result_value(text), duration_ms, stop_reason }).into_response();
     }
     let error = match error {

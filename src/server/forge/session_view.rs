@@ -43,7 +43,8 @@ pub struct ForgeSessionView {
 #[derive(Serialize, JsonSchema)]
 pub struct ForgeSessionList {
     ok: bool,
-    count: usize,
+    /// Number of all of them.
+    count: u64,
     /// The newest first, at most 1,000.
     sessions: Vec<ForgeSessionView>,
 }
@@ -63,7 +64,7 @@ pub struct ClosedForgeSession {
 pub struct AuditView {
     ok: bool,
     session_id: String,
-    /// Oldest first.
+    /// The newest 10,000, oldest first.
     events: Vec<AuditEventView>,
 }
 
@@ -115,8 +116,8 @@ impl ForgeSessionView {
 }
 
 impl ForgeSessionList {
-    pub(super) fn new(sessions: Vec<ForgeSessionView>) -> Self {
-        Self { ok: true, count: sessions.len(), sessions }
+    pub(super) fn new(count: u64, sessions: Vec<ForgeSessionView>) -> Self {
+        Self { ok: true, count, sessions }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::ids::SessionId;
 use crate::server::body::JsonBody;
 use crate::server::path_params::SessionName;
 use crate::server::{ApiError, Caller, Server};
-use crate::store::{CloseResult, ForgeEventKind, ForgeSession, NewForgeSession, unix_now};
+use crate::store::{CloseResult, ForgeEventKind, ForgeSession, NewForgeSession, Tx, unix_now};
 use crate::util::random_hex;
 
 /// Most bytes of `meta` as JSON.
@@ -100,9 +100,12 @@ pub async fn list(
 ) -> Result<Json<ForgeSessionList>, ApiError> {
     let ForgeListQuery { include_closed } = ForgeListQuery::read(&query.unwrap_or_default())?;
     let app = caller.app().to_owned();
-    let sessions = server.store.read(move |tx| tx.forge_sessions(&app, include_closed)).await?;
+    let read = move |tx: &Tx<'_>| {
+        Ok((tx.count_forge_sessions(&app, include_closed)?, tx.forge_sessions(&app, include_closed)?))
+    };
+    let (count, sessions) = server.store.read(read).await?;
     let sessions = sessions.into_iter().map(|session| ForgeSessionView::new(&server, &caller, session));
-    Ok(Json(ForgeSessionList::new(sessions.collect())))
+    Ok(Json(ForgeSessionList::new(count, sessions.collect())))
 }
 
 /// `GET /sessions/{session_id}`

@@ -21,6 +21,10 @@ const PIECE: usize = 256 * 1024;
 /// Most bytes of an answer. Clients take less than 64 MiB.
 const LARGEST: usize = 60 * 1024 * 1024;
 
+/// Bytes of an answer from which on the agent's own lines are left out. The rest is for its text, so that a flood of lines
+/// never costs the answer itself.
+const LARGEST_LINES: usize = 40 * 1024 * 1024;
+
 /// The answer to a turn, for the OpenAPI document.
 #[derive(JsonSchema)]
 #[schemars(rename = "ForgeTurn")]
@@ -37,6 +41,8 @@ pub struct TurnAnswerSchema {
     error: Option<String>,
     /// What failed, in words.
     detail: Option<String>,
+    /// The last words of the agent's process, without secrets, if something failed.
+    stderr: Option<String>,
     /// The agent's own lines, or entries of the same form.
     events: Vec<Map<String, Value>>,
     /// Some events were left out, because the answer would be too large.
@@ -127,9 +133,15 @@ impl AnswerWriter {
     fn write_events(&mut self, out: &mut Vec<u8>) -> bool {
         let Self { lines, source, position, has_events, written, truncated, .. } = self;
         let mut write = |event: &TurnEvent<'_>, out: &mut Vec<u8>| {
+            let so_far = *written + out.len();
+            if matches!(event, TurnEvent::Raw(line) if so_far + 2 * line.len() > LARGEST_LINES) {
+                lines.cut();
+            }
             let Some(entry) = lines.entry(event) else { return };
-            if *written + out.len() + entry.len() > LARGEST {
+            // No entry comes behind a gap.
+            if *truncated || so_far + entry.len() > LARGEST {
                 *truncated = true;
+                lines.cut();
                 return;
             }
             if std::mem::replace(has_events, true) {
@@ -175,11 +187,7 @@ impl AnswerWriter {
             out.extend_from_slice(end.as_bytes());
         }
         out.push(b']');
-        let is_cut = match &self.source {
-            EventSource::Log(log) => self.truncated || log.raw_dropped() > 0,
-            EventSource::Stored(_) => self.truncated,
-        };
-        if is_cut {
+        if self.truncated || self.lines.is_cut() {
             out.extend_from_slice(b",\"truncated\":true");
         }
         out.push(b'}');
@@ -215,15 +223,45 @@ mod tests {
         assert_eq!(answer["truncated"], Value::Null);
     }
 
+    /// A line that says `text`, with this many bytes beside it, as an agent sends it before the text.
+    fn says(log: &TurnLog, text: &str, beside: usize) {
+        let update =
+            serde_json::json!({ "sessionUpdate": "agent_message_chunk", "content": { "text": text } });
+        let params = serde_json::json!({ "update": update, "beside": "x".repeat(beside) });
+        let line = serde_json::json!({ "method": "session/update", "params": params });
+        log.append(TurnEvent::Raw(&line.to_string())).unwrap();
+        log.append(TurnEvent::Text(text)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_lines_costs_neither_the_text_nor_the_end() {
+        // Lines that the log leaves out, and lines that only the answer has no space for.
+        for (lines, text, beside) in [(80, "short", 1_000_000), (15, "x".repeat(1_500_000).as_str(), 0)] {
+            let log = TurnLog::for_readers(32 * 1024 * 1024);
+            (0..lines).for_each(|_| says(&log, text, beside));
+            log.append(TurnEvent::Raw(r#"{"id":1,"result":{"stopReason":"end_turn"}}"#)).unwrap();
+            log.end();
+            let answer = written(log).await;
+            assert_eq!(answer["truncated"], true);
+            let events = answer["events"].as_array().unwrap();
+            let said = events.iter().filter(|event| event["type"] == "text");
+            let said: usize = said.map(|event| event["content"].as_str().unwrap().len()).sum();
+            assert_eq!(said, lines * text.len());
+            let end = events.last().unwrap();
+            assert_eq!(end["result"]["stopReason"], "end_turn");
+        }
+    }
+
     #[tokio::test]
     async fn an_answer_is_bounded_and_says_that_it_was_cut() {
-        let log = TurnLog::for_readers(1024 * 1024);
-        let line = format!("{{\"text\":\"{}\"}}", "x".repeat(1024 * 1024));
-        for _ in 0..80 {
-            log.append(TurnEvent::Raw(&line)).unwrap();
+        let log = TurnLog::for_readers(1024 * 1024 * 1024);
+        for number in 0..80 {
+            log.append(TurnEvent::Text(&format!("{number:03}\u{1}").repeat(256 * 1024))).unwrap();
+            log.append(TurnEvent::Notice(None)).unwrap();
         }
         let answer = written(log).await;
         assert_eq!(answer["truncated"], true);
-        assert!(answer["events"].as_array().unwrap().len() > 20);
+        let events = answer["events"].as_array().unwrap();
+        assert!(events.len() > 20 && events.last().unwrap()["result"]["stopReason"] == "end_turn");
     }
 }

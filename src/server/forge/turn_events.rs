@@ -64,6 +64,9 @@ impl StreamFormat for TurnEvents {
         }
         let duration = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut fields = ended.fields(&self.session, self.turn_index, duration);
+        if self.lines.is_cut() {
+            fields.insert("truncated".to_owned(), Value::Bool(true));
+        }
         if end.text_replaced {
             // The last word of the agent is another one than what was streamed.
             fields.insert("text".to_owned(), Value::String(end.text.to_string()));

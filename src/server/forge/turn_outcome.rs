@@ -26,6 +26,8 @@ const STDERR_CHARS: usize = 2_000;
 pub struct ForgeEnd {
     /// The agent ended as it wanted, or was stopped: there is an answer.
     pub ok: bool,
+    /// Somebody stopped the turn, or its time was up: the answer is no whole one.
+    pub was_stopped: bool,
     /// Why the turn ended; the agent's own word where it has one.
     pub stop_reason: String,
     /// Code and sentence of a failure.
@@ -48,7 +50,8 @@ impl ForgeEnd {
         let is_own = matches!(result.outcome, TurnOutcome::CutShort { .. } | TurnOutcome::Failed { .. });
         if let Some(stop_reason) = own.filter(|_| is_own && !timed_out) {
             let stderr = stderr(fact(STDERR));
-            return Self { ok: true, stop_reason, error: None, stderr, session_lost };
+            let was_stopped = ["cancelled", "timeout"].contains(&stop_reason.as_str());
+            return Self { ok: true, was_stopped, stop_reason, error: None, stderr, session_lost };
         }
         let stop_reason = match &result.outcome {
             TurnOutcome::Done => fact(STOP_REASON).unwrap_or_else(|| "end_turn".to_owned()),
@@ -62,22 +65,25 @@ impl ForgeEnd {
             | TurnOutcome::Unavailable { .. }
             | TurnOutcome::Unknown { .. } => ERROR.to_owned(),
         };
+        let was_stopped = matches!(result.outcome, TurnOutcome::Stopped | TurnOutcome::Cancelled { .. });
         let code = if session_lost { SESSION_LOST } else { result.code() };
         let error = result.failure.as_ref().map(|failure| {
             let closed = if session_lost { "; the session is closed, begin a new one" } else { "" };
             (code.to_owned(), short(&format!("{}{closed}", failure.trim_end_matches('.'))))
         });
-        Self { ok: error.is_none(), stop_reason, error, stderr: stderr(fact(STDERR)), session_lost }
+        let (ok, stderr) = (error.is_none(), stderr(fact(STDERR)));
+        Self { ok, was_stopped, stop_reason, error, stderr, session_lost }
     }
 
     fn timeout() -> Self {
         let stop_reason = "timeout".to_owned();
-        Self { ok: true, stop_reason, error: None, stderr: String::new(), session_lost: false }
+        let stderr = String::new();
+        Self { ok: true, was_stopped: true, stop_reason, error: None, stderr, session_lost: false }
     }
 
     /// Whether the turn was ended by its time limit.
     pub fn is_timeout(&self) -> bool {
-        self.ok && self.stop_reason == "timeout"
+        self.was_stopped && self.stop_reason == "timeout"
     }
 
     /// HTTP status of an answer to `POST …/turn`.
@@ -97,6 +103,7 @@ impl ForgeEnd {
         if let Some((error, detail)) = &self.error {
             set("error", json!(error));
             set("detail", json!(detail));
+            set("stderr", json!(self.stderr));
         }
         fields
     }
@@ -170,6 +177,17 @@ mod tests {
             assert_eq!((end.stop_reason.as_str(), end.ok), (reason, ok), "{outcome:?} {timed_out}");
         }
         assert!(ForgeEnd::of(None, false).is_timeout());
+        // Only what was stopped is no whole answer, whatever words an agent has for its own end.
+        for (outcome, reason, was_stopped) in [
+            (TurnOutcome::Done, "cancelled", false),
+            (TurnOutcome::Done, "timeout", false),
+            (TurnOutcome::Stopped, "cancelled", true),
+            (cut_short(), "cancelled", true),
+            (cut_short(), "refusal", false),
+        ] {
+            let end = ForgeEnd::of(Some(&result(outcome.clone(), json!({ "stop_reason": reason }))), false);
+            assert_eq!((end.was_stopped, end.stop_reason.as_str()), (was_stopped, reason), "{outcome:?}");
+        }
     }
 
     #[test]

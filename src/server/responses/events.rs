@@ -340,6 +340,7 @@ impl StreamFormat for ResponseEvents {
             TurnEvent::Notice(Some(_)) => out.comment(notices::WAITING),
             TurnEvent::Notice(None)
             | TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

@@ -124,6 +124,7 @@ impl StreamFormat for SessionEvents {
                 None => return,
             },
             TurnEvent::Raw(_)
+            | TurnEvent::RawCut
             | TurnEvent::Usage(_)
             | TurnEvent::Remark(_)
             | TurnEvent::Facts(_)

@@ -46,6 +46,22 @@ async fn a_command_runs_only_after_a_person_has_seen_and_allowed_it() {
 }
 
 #[tokio::test]
+async fn a_refused_permission_that_ends_the_agents_turn_is_no_stop_and_no_failure() {
+    for reason in ["cancelled", "refusal"] {
+        let acts = [Act::says(&["I would."]), Act::runs_if_allowed("rm notes.txt", ""), Act::stops(reason)];
+        let scene = AcpScene::with(Script::default().turn("remove", acts)).await;
+        scene.room().says("@ann", "remove my notes").await;
+        let asked = scene.room().is_asked("rm notes.txt").await;
+        scene.asks(&format!("/deny {}", asked.code), "I would.").await;
+        let room = scene.room().now();
+        assert!(!room.contains("(stopped)") && !room.contains("cut short"), "{room}");
+        scene.asks("hello", "bot   hello").await;
+        assert_eq!(scene.agent.processes().len(), 1);
+        scene.ends().await;
+    }
+}
+
+#[tokio::test]
 async fn a_policy_decides_without_asking_and_a_refusal_is_a_line() {
     for (permissions, option) in [
         (AppPermissions::Deny, "no"),

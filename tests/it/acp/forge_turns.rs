@@ -1,17 +1,19 @@
 //! A turn whose surface wants the agent's own lines, on the agent alone.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use talaria::agent::{
-    Agent as _, AgentError, AgentErrorKind, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason,
+    Agent as _, AgentError, AgentErrorKind, AgentOutput, AgentTurn, Ask, AskChoice, DenyReason, EndedSession,
     SessionMessage, TurnEnd, TurnEvent,
 };
 use talaria::agents::AgentServices;
 use talaria::agents::acp::AcpAgent;
 use talaria::agents::acp::pool::AcpPool;
-use talaria::agents::process::ProcessHost;
+use talaria::agents::process::{ProcessHost, count_children};
 use talaria::config::AcpConfig;
 use talaria::ids::{AgentName, SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
@@ -27,6 +29,9 @@ struct Output {
     text: Mutex<String>,
     facts: Mutex<serde_json::Map<String, Value>>,
     report: Mutex<Option<Value>>,
+    /// Stops the turn when the prompt is about to be sent.
+    stop: CancellationToken,
+    stops_early: bool,
 }
 
 impl AgentOutput for Output {
@@ -35,7 +40,12 @@ impl AgentOutput for Output {
             TurnEvent::Raw(line) => self.lines.lock().push(serde_json::from_str(line).unwrap()),
             TurnEvent::Text(text) => self.text.lock().push_str(text),
             TurnEvent::Facts(facts) => self.facts.lock().extend(facts),
-            TurnEvent::Upstream(report) => *self.report.lock() = Some(report),
+            TurnEvent::Upstream(report) => {
+                if self.stops_early && report["begun"] == true {
+                    self.stop.cancel();
+                }
+                *self.report.lock() = Some(report);
+            }
             _ => {}
         }
     }
@@ -53,38 +63,75 @@ impl AgentOutput for Output {
 struct Direct {
     scripted: ScriptedAgent,
     agent: AcpAgent,
-    pool: std::sync::Arc<AcpPool>,
+    pool: Arc<AcpPool>,
     folder: TempDir,
-    report: Option<Value>,
+    /// The last report about each session.
+    reports: Mutex<HashMap<String, Value>>,
 }
 
 impl Direct {
     fn new(script: &Script) -> Self {
-        let (scripted, folder) = (ScriptedAgent::new(script), tempfile::tempdir().unwrap());
-        let host = ProcessHost::new(folder.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
-        let pool = AcpPool::new(std::sync::Arc::new(host), 2);
-        let services = AgentServices { acp: pool.clone(), ..services() };
-        let config = AcpConfig::new(scripted.command().display().to_string(), folder.path().join("work"));
-        Self { scripted, agent: AcpAgent::new(config, &services), pool, folder, report: None }
+        Self::with_places(script, 2, |_| {})
     }
 
-    async fn asks(&mut self, prompt: &str, wants_raw: bool) -> (Output, Result<TurnEnd, AgentError>) {
+    /// With so many places for processes, and a change of the agent's configuration.
+    fn with_places(script: &Script, places: usize, change: impl FnOnce(&mut AcpConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let host = ProcessHost::new(folder.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
+        Self::in_pool(script, AcpPool::new(Arc::new(host), places), folder, change)
+    }
+
+    fn in_pool(
+        script: &Script,
+        pool: Arc<AcpPool>,
+        folder: TempDir,
+        change: impl FnOnce(&mut AcpConfig),
+    ) -> Self {
+        let scripted = ScriptedAgent::new(script);
+        let services = AgentServices { acp: pool.clone(), ..services() };
+        let mut config = AcpConfig::new(scripted.command().display().to_string(), folder.path().join("work"));
+        change(&mut config);
+        Self { scripted, agent: AcpAgent::new(config, &services), pool, folder, reports: Mutex::default() }
+    }
+
+    async fn asks(&self, prompt: &str, wants_raw: bool) -> (Output, Result<TurnEnd, AgentError>) {
+        self.runs(Output::default(), AgentTurn { wants_raw, ..self.turn("s", prompt) }).await
+    }
+
+    /// A turn of a program in this session.
+    async fn asks_in(&self, session: &str, prompt: &str) -> (Output, Result<TurnEnd, AgentError>) {
+        self.runs(Output::default(), self.turn(session, prompt)).await
+    }
+
+    fn turn(&self, session: &str, prompt: &str) -> AgentTurn {
         let name = AgentName::new("claude").unwrap();
-        let turn = AgentTurn::new(TurnId("t".into()), name, SessionId("s".into()));
-        let folder = self.folder.path().join("forge");
-        let turn = AgentTurn {
+        AgentTurn {
             prompt: prompt.to_owned(),
-            wants_raw,
-            folder: Some(folder),
-            upstream: self.report.clone(),
-            ..turn
-        };
-        let output = Output::default();
+            wants_raw: true,
+            folder: Some(self.folder.path().join("forge")),
+            upstream: self.reports.lock().get(session).cloned(),
+            ..AgentTurn::new(TurnId("t".into()), name, SessionId(session.into()))
+        }
+    }
+
+    async fn runs(&self, output: Output, turn: AgentTurn) -> (Output, Result<TurnEnd, AgentError>) {
         let prepared = self.agent.prepare(&turn).await.unwrap();
-        let running = self.agent.run_turn(&turn, prepared, &output, CancellationToken::new());
+        let running = self.agent.run_turn(&turn, prepared, &output, output.stop.clone());
         let end = tokio::time::timeout(Duration::from_secs(60), running).await.unwrap();
-        self.report = output.report.lock().clone().or(self.report.take());
+        if let Some(report) = output.report.lock().clone() {
+            self.reports.lock().insert(turn.session.0, report);
+        }
         (output, end)
+    }
+
+    /// Ends the process of a session.
+    async fn ends(&self, session: &str) {
+        let agent = AgentName::new("claude").unwrap();
+        self.agent.end(EndedSession { agent, session: SessionId(session.into()), upstream: json!({}) }).await;
+    }
+
+    fn has_process(&self, session: &str) -> bool {
+        self.agent.has_process(&SessionId(session.into()))
     }
 }
 
@@ -93,7 +140,7 @@ async fn the_lines_are_passed_on_as_they_came_with_the_final_answer_and_the_stop
     let odd = json!({ "sessionUpdate": "of_2027", "more": [1, 2] });
     let script = Script::default()
         .turn("go", [Act::says(&["Hel", "lo"]), Act::Updates(odd.clone()), Act::stops("of_2027")]);
-    let mut direct = Direct::new(&script);
+    let direct = Direct::new(&script);
     let (output, end) = direct.asks("go", true).await;
     assert_eq!(end, Ok(TurnEnd::Done));
     let lines = output.lines.lock().clone();
@@ -125,7 +172,7 @@ async fn the_lines_are_passed_on_as_they_came_with_the_final_answer_and_the_stop
 async fn a_lost_conversation_fails_the_turn_and_a_dead_agent_leaves_its_last_words() {
     let script = Script::default()
         .turn("die", [Act::says(&["Hm"]), Act::exits(3, "panic: key=sk-proj-0123456789abcdef0123 gone")]);
-    let mut direct = Direct::new(&script);
+    let direct = Direct::new(&script);
     let (output, end) = direct.asks("die", true).await;
     assert_eq!(end.unwrap_err().kind, AgentErrorKind::CutShort);
     let facts = output.facts.lock().clone();
@@ -138,5 +185,94 @@ async fn a_lost_conversation_fails_the_turn_and_a_dead_agent_leaves_its_last_wor
     assert_eq!(end.unwrap_err().kind, AgentErrorKind::Refused);
     assert_eq!(output.facts.lock()["session_lost"], true);
     assert_eq!(direct.scripted.received("session/new").len(), 1, "nothing is begun silently");
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_process_counts_until_it_has_ended_also_if_its_turn_is_given_up_while_it_is_greeted() {
+    let script = Script::default().initializing([Act::StaysAlive, Act::waits("never")]);
+    let direct = Direct::new(&script);
+    {
+        let asking = direct.asks_in("s", "hello");
+        tokio::select! {
+            (_, end) = asking => panic!("{end:?}"),
+            _ = direct.scripted.receives("initialize") => {}
+        }
+    }
+    let mut looks = 0;
+    while direct.pool.count() > 0 {
+        looks += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(looks > 0, "it counts when its turn is gone");
+    assert_eq!(count_children(direct.folder.path()), 0, "its place was free before it had ended");
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_a_place_that_is_about_to_be_free() {
+    let script = Script::default().turn("stay", [Act::StaysAlive, Act::says(&["I stay."])]);
+    let direct = Direct::with_places(&script, 1, |_| {});
+    assert_eq!(direct.asks_in("one", "stay").await.1, Ok(TurnEnd::Done));
+    let ((), (_, end)) = tokio::join!(direct.ends("one"), direct.asks_in("two", "hello"));
+    assert_eq!(end, Ok(TurnEnd::Done));
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_only_its_process_has_keeps_that_until_its_place_is_needed() {
+    let idle = Duration::from_millis(300);
+    let keeper = Direct::with_places(&Script::default().without_load(), 2, |config| config.idle = idle);
+    let folder = tempfile::tempdir().unwrap();
+    let other = Direct::in_pool(&Script::default(), keeper.pool.clone(), folder, |config| config.idle = idle);
+    assert_eq!(keeper.asks_in("s", "my name is Ann").await.1, Ok(TurnEnd::Done));
+    assert_eq!(other.asks_in("s", "hello").await.1, Ok(TurnEnd::Done));
+    while other.has_process("s") {
+        tokio::task::yield_now().await;
+    }
+    assert!(keeper.has_process("s"), "it has been idle for longer");
+    assert_eq!(keeper.asks_in("s", "who am I?").await.1, Ok(TurnEnd::Done));
+    assert_eq!(keeper.scripted.received("session/new").len(), 1);
+    keeper.ends("s").await;
+    assert!(!keeper.has_process("s"));
+
+    // Newcomers need both places, after the time for which it is kept in any case.
+    let keeper =
+        Direct::with_places(&Script::default().without_load(), 2, |config| config.idle = Duration::ZERO);
+    for session in ["one", "two", "three"] {
+        assert_eq!(keeper.asks_in(session, "hello").await.1, Ok(TurnEnd::Done), "{session}");
+    }
+    assert!(!keeper.has_process("one") && keeper.has_process("two"));
+    let (output, end) = keeper.asks_in("one", "hello again").await;
+    assert_eq!(end.unwrap_err().kind, AgentErrorKind::Refused);
+    assert_eq!(output.facts.lock()["session_lost"], true, "never another conversation in its place");
+    keeper.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_conversation_whose_only_prompt_was_refused_is_not_lost_with_its_process() {
+    let script = Script::default().turn("log in", [Act::Fails { code: -32_000, message: String::new() }]);
+    let direct = Direct::new(&script);
+    let too_long = "x".repeat(9 * 1024 * 1024);
+    for prompt in ["log in", &too_long] {
+        assert!(direct.asks_in("s", prompt).await.1.is_err());
+        direct.ends("s").await;
+        // Agents keep nothing of a conversation without a prompt.
+        direct.scripted.forgets_everything();
+    }
+    let (output, end) = direct.asks_in("s", "hello").await;
+    assert_eq!(end, Ok(TurnEnd::Done), "{:?}", output.facts.lock());
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_cancel_never_overtakes_its_prompt() {
+    let direct = Direct::new(&Script::default().turn("go", [Act::Hangs]));
+    let output = Output { stops_early: true, ..Output::default() };
+    let (output, end) = direct.runs(output, direct.turn("s", "go")).await;
+    assert_eq!((end, &output.facts.lock()["stop_reason"]), (Ok(TurnEnd::Stopped), &json!("cancelled")));
+    // The process is at rest and takes the next prompt.
+    assert_eq!(direct.asks_in("s", "hello").await.1, Ok(TurnEnd::Done));
+    assert_eq!(direct.scripted.processes().len(), 1);
     direct.pool.end().await;
 }

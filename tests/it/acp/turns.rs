@@ -112,14 +112,12 @@ async fn every_end_is_told_in_our_own_words() {
         .turn("long", [Act::says(&["Half"]), Act::stops("max_tokens")])
         .turn("often", [Act::says(&["Half"]), Act::stops("max_turn_requests")])
         .turn("bad", [Act::stops("refusal")])
-        .turn("gave up", [Act::says(&["Half"]), Act::stops("cancelled")])
         .turn("login", fails(-32_000))
         .turn("broken", fails(-32_603));
     let scene = AcpScene::with(script).await;
     scene.asks("long", "the length limit was reached").await;
     scene.asks("often", "as often as one answer may").await;
     scene.asks("bad", "the agent does not want to do this").await;
-    scene.asks("gave up", "(stopped)").await;
     scene.asks("login", "the agent is not logged in").await;
     scene.asks("broken", "the agent refused the request").await;
     let room = scene.room().now();

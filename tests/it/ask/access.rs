@@ -9,6 +9,7 @@ use crate::support::upstream::{Answer, Nobody, Upstream};
 /// Exit codes of `sysexits.h`.
 const EX_UNAVAILABLE: i32 = 69;
 const EX_NOPERM: i32 = 77;
+const EX_CONFIG: i32 = 78;
 
 #[tokio::test]
 async fn another_machine_needs_an_address_and_a_key() {
@@ -73,6 +74,21 @@ async fn a_server_that_is_away_has_an_exit_code_of_its_own() {
     let ended = Talaria::new().does(["ask", "hi"]).await;
     assert_eq!((ended.code, ended.out.as_str()), (EX_UNAVAILABLE, ""));
     ended.said("error: talaria is not running (state folder ").said("; or name another server with --url");
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_of_this_machine_has_an_exit_code_of_its_own() {
+    let scene = AskScene::start().await;
+    scene.talaria.rewrites_config("serverr: {}");
+    // The key that was made is there while the file is under work.
+    scene.asks(["hi"]).await.showed("ok\n");
+    fs::remove_file(scene.talaria.home().join("api.key")).unwrap();
+    let ended = scene.asks(["hi"]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (EX_CONFIG, ""), "{}", ended.err);
+    ended.said("error: unknown key `serverr`");
+    let (code, document) = scene.asks_for_json(&["hi"]).await;
+    assert_eq!((code, &document["error"]["exit_code"]), (EX_CONFIG, &serde_json::json!(EX_CONFIG)));
+    assert_eq!(scene.upstream.prompts().len(), 1);
 }
 
 #[tokio::test]

@@ -242,6 +242,23 @@ async fn a_program_gets_ids_and_the_state_of_a_run() {
 }
 
 #[tokio::test]
+async fn the_processes_of_codex_are_counted_with_their_memory() {
+    let (mut served, _codex, _workspace) = CodexScene::with(Scenario::default()).await.served().await;
+    let value = async |name: &str| {
+        let metrics = served.get("/metrics").await.text().await.unwrap();
+        let line =
+            metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{metrics}"));
+        line.trim().parse::<i64>().unwrap()
+    };
+    assert_eq!(value("talaria_agent_processes ").await, 0);
+    let asked = json!({ "messages": [{ "role": "user", "content": "hello" }] });
+    assert_eq!(served.post("/v1/chat/completions", &asked).await.status(), 200);
+    assert_eq!(value("talaria_agent_processes ").await, 1);
+    assert!(value("talaria_agent_process_memory_bytes ").await > 1024 * 1024);
+    served.gateway.drain().await;
+}
+
+#[tokio::test]
 async fn the_row_of_a_turn_counts_one_call() {
     let scenario = Scenario::default().turn(
         "work",

@@ -1,7 +1,7 @@
 //! ACP agents behind this surface: one process for each session, in the session's own folder.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use talaria::access::AppPermissions;
 use talaria::agents::process::count_children;
 use talaria::config::ForgeConfig;
@@ -9,6 +9,7 @@ use talaria::config::ForgeConfig;
 use super::scene::{ADMIN, ForgeScene, error};
 use crate::acp::scripted_agent::{Act, Script};
 use crate::support::served::json;
+use crate::support::stream::Stream;
 
 #[tokio::test]
 async fn a_session_has_a_process_in_its_own_folder_until_it_is_closed() {
@@ -16,9 +17,13 @@ async fn a_session_has_a_process_in_its_own_folder_until_it_is_closed() {
     let home = scene.served.gateway.home().to_owned();
     let (one, other) = (scene.begin().await, scene.begin().await);
     assert_eq!(count_children(&home), 0, "a process starts with the first turn");
+    let health = json(scene.get("/healthz").await).await;
+    assert_eq!(health["claude_version"], Value::Null, "nobody knows it yet");
     for id in [&one, &other, &one] {
         assert_eq!(scene.turn(id, "x").await.status(), 200);
     }
+    let health = json(scene.get("/healthz").await).await;
+    assert_eq!((&health["claude_version"], &health["agents"][1]["version"]), (&json!("1.0"), &json!("1.0")));
     let opened = acp.received("session/new");
     let folders: Vec<_> = opened.iter().map(|params| params["cwd"].as_str().unwrap()).collect();
     assert!(folders.len() == 2 && folders[0] != folders[1], "{folders:?}");
@@ -73,15 +78,41 @@ async fn the_policy_of_the_app_answers_its_requests_for_permission() {
     }
 }
 
+#[tokio::test]
+async fn what_a_list_allows_is_allowed_in_the_folder_of_the_session_alone() {
+    let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" },
+        { "optionId": "no", "name": "No", "kind": "reject_once" }]);
+    let asks = |cwd: Option<&str>| {
+        let input = json!({ "command": "echo hi", "cwd": cwd });
+        let call = json!({ "toolCallId": "c", "title": "echo hi", "kind": "execute", "rawInput": input });
+        Act::asks("session/request_permission", json!({ "toolCall": call, "options": options }))
+    };
+    let script =
+        Script::default().turn("x", [asks(None), asks(Some("/etc")), asks(Some("..")), Act::says(&["y"])]);
+    let (scene, acp) = ForgeScene::acp_with(with_admin(), script).await;
+    let token = trusted(&scene, json!(["echo hi", "echo*"])).await;
+    let request = scene.request(&token, Method::POST, "/run").body(json!({ "prompt": "x" }).to_string());
+    assert_eq!(json(request.send().await.unwrap()).await["ok"], true);
+    let chosen: Vec<_> =
+        acp.answers().iter().map(|answer| answer["result"]["outcome"]["optionId"].clone()).collect();
+    assert_eq!(chosen, ["yes", "no", "no"], "{}", acp.history());
+}
+
+fn with_admin() -> ForgeConfig {
+    ForgeConfig { admin_token: Some(ADMIN.to_owned().into()), ..ForgeConfig::default() }
+}
+
+/// The token of an app with these permissions.
+async fn trusted(scene: &ForgeScene, permissions: Value) -> String {
+    let body = json!({ "name": "trusted", "permissions": permissions });
+    let made = scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string());
+    json(made.send().await.unwrap()).await["token"].as_str().unwrap().to_owned()
+}
+
 async fn the_policy_of_the_app_answers_beside(own: AppPermissions) {
     let script = Script::default().turn("x", [Act::runs_if_allowed("echo hi", "hi"), Act::says(&["done"])]);
-    let admin_token = Some(ADMIN.to_owned().into());
-    let config = ForgeConfig { admin_token, ..ForgeConfig::default() };
-    let (scene, acp) = ForgeScene::acp_permitting(config, own, script).await;
-    let body = json!({ "name": "trusted", "permissions": ["echo hi"] });
-    let made =
-        scene.request(ADMIN, Method::POST, "/admin/tokens").body(body.to_string()).send().await.unwrap();
-    let trusted = json(made).await["token"].as_str().unwrap().to_owned();
+    let (scene, acp) = ForgeScene::acp_permitting(with_admin(), own, script).await;
+    let trusted = trusted(&scene, json!(["echo hi"])).await;
     for (key, runs) in [(scene.app.as_str(), false), (&trusted, true)] {
         let id = scene.begin_as(key).await;
         let request = scene.request(key, Method::POST, &format!("/sessions/{id}/turn"));
@@ -96,6 +127,21 @@ async fn the_policy_of_the_app_answers_beside(own: AppPermissions) {
         let ended = call.last().unwrap_or_else(|| panic!("{answer}"));
         let status = &ended["params"]["update"]["status"];
         assert_eq!(status == "completed", runs, "{answer}\n{}", acp.history());
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_its_agent_ends_after_a_refusal_is_answered_with_its_text() {
+    for reason in ["cancelled", "refusal"] {
+        let acts = [Act::says(&["I may not."]), Act::runs_if_allowed("rm x", ""), Act::stops(reason)];
+        let (scene, _acp) = ForgeScene::acp(Script::default().turn("x", acts)).await;
+        let answer = scene.post("/run", &json!({ "prompt": "x" })).await;
+        assert_eq!(answer.status(), 200);
+        let answer = json(answer).await;
+        assert_eq!((&answer["result"], &answer["stop_reason"]), (&json!("I may not."), &json!(reason)));
+        let id = scene.begin().await;
+        let answer = json(scene.turn(&id, "x").await).await;
+        assert_eq!((&answer["ok"], &answer["stop_reason"]), (&json!(true), &json!(reason)), "{answer}");
     }
 }
 
@@ -134,7 +180,38 @@ async fn bad_agents_are_a_clear_error_and_the_server_goes_on() {
         let answer = json(answer).await;
         assert!(answer["error"].is_string() && answer["detail"].is_string(), "{answer}");
         assert_eq!(answer["stop_reason"], "error");
+        assert_eq!(answer["stderr"].as_str().unwrap().contains("no licence"), prompt == "exits", "{answer}");
     }
+    // A stream ends with the same.
+    let id = scene.begin().await;
+    let request = scene.request(&scene.app, Method::POST, &format!("/sessions/{id}/turn"));
+    let request =
+        request.header("accept", "text/event-stream").body(json!({ "prompt": "exits" }).to_string());
+    let mut stream = Stream::of(request.send().await.unwrap());
+    let mut last = json!(null);
+    while let Some(event) = stream.try_next().await.unwrap() {
+        last = event.json();
+    }
+    assert!(last["ok"] == false && last["stderr"].as_str().unwrap().contains("no licence"), "{last}");
     let id = scene.begin().await;
     assert_eq!(json(scene.turn(&id, "ok").await).await["events"][0]["content"], "fine");
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_used_leaves_its_last_words() {
+    let acts = |words: &str| [Act::warns(words)];
+    let version = Script { greeting: json!({ "protocolVersion": 2 }), ..Script::default() };
+    let refused = Script { new_error: Some((-32_603, "no".to_owned())), ..Script::default() };
+    let token = "sk-proj-0123456789abcdef0123";
+    for script in [version.initializing(acts("too old")), refused.initializing(acts("too old")), {
+        Script::default().starting([Act::exits(7, &format!("too old, key={token}"))])
+    }] {
+        let (scene, _acp) = ForgeScene::acp(script).await;
+        let id = scene.begin().await;
+        let answer = scene.turn(&id, "x").await;
+        assert_eq!(answer.status(), 502);
+        let answer = json(answer).await;
+        let stderr = answer["stderr"].as_str().unwrap();
+        assert!(stderr.contains("too old") && !stderr.contains(token), "{answer}");
+    }
 }

@@ -16,7 +16,8 @@ fn descriptors() -> usize {
 #[tokio::test]
 async fn sessions_that_come_and_go_leave_no_process_no_folder_and_no_descriptor() {
     let count = if std::env::var("TALARIA_TESTS").is_ok_and(|tests| tests == "full") { 1_000 } else { 100 };
-    let config = ForgeConfig { max_live_sessions: count, ..ForgeConfig::default() };
+    // One app has three quarters of them at most.
+    let config = ForgeConfig { max_live_sessions: 2 * count, ..ForgeConfig::default() };
     let (scene, _acp) = ForgeScene::acp_with(config, Script::default().turn("x", [Act::says(&["y"])])).await;
     let home = scene.served.gateway.home().to_owned();
     // Once before, so that everything that stays is there.

@@ -100,6 +100,27 @@ async fn the_sweeper_leaves_a_session_alone_that_works_and_ends_it_when_it_is_id
 }
 
 #[tokio::test]
+async fn a_single_sweep_goes_by_the_clock() {
+    let scene = ForgeScene::start().await;
+    scene.begin().await;
+    let sweep =
+        async || serde_json::to_value(scene.served.gateway.server().sweep_once().await.unwrap()).unwrap();
+    let counts = |closed: u64, deleted: u64| json!({ "soft_closed": closed, "hard_deleted": deleted });
+    let ages = |column: &str, seconds: u64| {
+        let database = rusqlite::Connection::open(scene.served.gateway.database()).unwrap();
+        let sql = format!("UPDATE forge_sessions SET {column} = {column} - {seconds}");
+        assert_eq!(database.execute(&sql, []).unwrap(), 1);
+    };
+    assert_eq!(sweep().await, counts(0, 0));
+    ages("created", 3_700);
+    assert_eq!(sweep().await, counts(1, 0));
+    assert_eq!(sweep().await, counts(0, 0));
+    ages("closed", 86_500);
+    assert_eq!(sweep().await, counts(0, 1));
+    assert_eq!(json(scene.get("/sessions?include_closed=true").await).await["count"], 0);
+}
+
+#[tokio::test]
 async fn a_session_survives_a_restart() {
     let mut scene = ForgeScene::start().await;
     let id = scene.begin().await;

@@ -317,6 +317,26 @@ async fn an_agent_that_does_not_free_a_session_holds_up_nobody_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn agents_are_told_of_several_sessions_at_once() {
+    let gateway = TestGateway::start().await;
+    let room = gateway.room();
+    for number in 1..=4 {
+        gateway.agent().reports(json!(format!("thread {number}"))).says(["ok"]);
+    }
+    let told = gateway.agent_itself().never_frees();
+    says(&room, "one").await;
+    says(&room, "/new").await;
+    told.opened().await;
+    // These are over while the first call hangs, and the second call hangs, too.
+    gateway.agent_itself().never_frees();
+    for text in ["two", "/new", "three", "/new", "four", "/new"] {
+        says(&room, text).await;
+    }
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(ended(gateway.agent_itself()), ["thread 1", "thread 2", "thread 3", "thread 4"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_that_a_crash_interrupted_is_told_again() {
     let mut gateway = TestGateway::start().await;
     let room = gateway.room();

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use talaria::access::AccessLists;
 use talaria::agent::{AgentKind, AgentRegistry, AgentTable, NamedAgent, RewindSupport, SharedAgent};
-use talaria::agents::AgentServices;
 use talaria::agents::acp::pool::AcpPool;
 use talaria::agents::codex::CodexServers;
 use talaria::agents::fallback::FallbackAgent;
 use talaria::agents::process::ProcessHost;
 use talaria::agents::runtime_switch::{RuntimeControl, RuntimeSwitch, SwitchTable};
 use talaria::agents::skills::SkillLibrary;
+use talaria::agents::{AgentServices, count_agent_processes};
 use talaria::config::{Config, ConfigSources};
 use talaria::control::{self, ControlState};
 use talaria::delivery::DisplaySettings;
@@ -535,8 +535,8 @@ impl TestGateway {
             skills: Some(skills),
         };
         let gateway = Gateway::start(parts).await.unwrap_or_else(|error| panic!("{}", error.error));
-        if let Some(pool) = self.acp_pool.clone() {
-            gateway.turns().metrics().count_agents(move || (pool.count(), pool.memory()));
+        if let (Some(acp), Some(codex)) = (self.acp_pool.clone(), self.codex_servers.clone()) {
+            gateway.turns().metrics().count_agents(move || count_agent_processes(&acp, &codex));
         }
         self.running = Some(Running { gateway, store, threads });
     }

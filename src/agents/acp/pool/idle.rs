@@ -1,4 +1,5 @@
-//! A process between two turns of its session: it is kept for a while, and answers nothing but refusals.
+//! A process between two turns of its session: it is kept for a while, and answers nothing but refusals. A process whose
+//! conversation no other one can open again is kept until its session ends, or its place is needed after that while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,8 +15,10 @@ use super::{AcpProcess, PooledProcess};
 pub struct IdleProcess {
     /// The end of the turn before.
     pub since: Instant,
-    /// Whether its agent can open the conversation again in another process.
-    pub can_load: bool,
+    /// Whether the conversation is lost with it.
+    pub is_all_there_is: bool,
+    /// Time for which it is kept in any case, if the conversation is lost with it.
+    patience: Duration,
     /// Tells idle processes of one place apart.
     number: u64,
     /// Asks the task to hand the process over.
@@ -29,6 +32,11 @@ struct HandOver {
 }
 
 impl IdleProcess {
+    /// Whether it may be ended for a newcomer.
+    pub fn can_go(&self, now: Instant) -> bool {
+        !self.is_all_there_is || now.duration_since(self.since) >= self.patience
+    }
+
     /// Takes the process out of its place. An error is the place without a process, because that has died; `None` if the
     /// place is free again.
     pub async fn take(self, place: ProcessPlace) -> Result<PooledProcess, Option<ProcessPlace>> {
@@ -44,6 +52,7 @@ pub fn rest(place: ProcessPlace, mut process: AcpProcess, patience: Duration, st
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let (asks, mut asked) = oneshot::channel::<HandOver>();
     let (pool, key) = (place.pool.clone(), place.key.clone());
+    let is_all_there_is = process.is_all_there_is();
     {
         let mut places = pool.places.lock();
         let Some(entry) = places.get_mut(&key) else {
@@ -51,8 +60,7 @@ pub fn rest(place: ProcessPlace, mut process: AcpProcess, patience: Duration, st
             drop(PooledProcess::new(place, process));
             return;
         };
-        entry.idle =
-            Some(IdleProcess { since: Instant::now(), can_load: process.can_load_again(), number, asks });
+        entry.idle = Some(IdleProcess { since: Instant::now(), is_all_there_is, patience, number, asks });
     }
     place.leave();
     pool.freed.notify_waiters();
@@ -62,7 +70,7 @@ pub fn rest(place: ProcessPlace, mut process: AcpProcess, patience: Duration, st
         let asked_in_time = tokio::select! {
             wish = &mut asked => Some(wish),
             () = process.refuse_all() => None,
-            () = tokio::time::sleep(patience) => None,
+            () = tokio::time::sleep(patience), if !is_all_there_is => None,
             () = stop.cancelled() => None,
         };
         let wish = match asked_in_time {
@@ -72,7 +80,11 @@ pub fn rest(place: ProcessPlace, mut process: AcpProcess, patience: Duration, st
                     let mut places = pool.places.lock();
                     let entry = places.get_mut(&key);
                     let is_this = |idle: &mut IdleProcess| idle.number == number;
-                    entry.is_some_and(|entry| entry.idle.take_if(is_this).is_some())
+                    entry.is_some_and(|entry| {
+                        let is_ours = entry.idle.take_if(is_this).is_some();
+                        entry.is_ending |= is_ours;
+                        is_ours
+                    })
                 };
                 if is_ours {
                     drop(PooledProcess::new(ProcessPlace::new(pool, key), process));

@@ -85,6 +85,9 @@ impl PooledProcess {
     fn begin_end(&mut self) -> Option<tokio::task::JoinHandle<()>> {
         let (place, process) = self.inner.take()?;
         let pool = place.pool.clone();
+        if let Some(place) = pool.places.lock().get_mut(&place.key) {
+            place.is_ending = true;
+        }
         Some(pool.spawn("acp-end", async move {
             process.end().await;
             drop(place);

@@ -120,6 +120,9 @@ impl Player {
                 let update = json!({ "sessionUpdate": "agent_message_chunk", "content": text });
                 (0..*pieces).for_each(|_| self.quiet_update(update.clone()));
             }
+            Act::Warns(words) => {
+                let _ = std::io::stderr().write_all(words.as_bytes());
+            }
             Act::Exits { code, stderr } => {
                 let _ = std::io::stderr().write_all(stderr.as_bytes());
                 std::process::exit(*code);

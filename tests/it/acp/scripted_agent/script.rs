@@ -77,6 +77,8 @@ pub enum Act {
     EndlessLine,
     /// So many pieces of text, each of ten bytes.
     Floods(usize),
+    /// Words on standard error.
+    Warns(String),
     /// The process ends with these words on standard error.
     Exits { code: i32, stderr: String },
     /// The end of input does not end the process, and neither does SIGTERM.
@@ -110,6 +112,10 @@ impl Act {
 
     pub fn exits(code: i32, stderr: &str) -> Self {
         Self::Exits { code, stderr: stderr.to_owned() }
+    }
+
+    pub fn warns(words: &str) -> Self {
+        Self::Warns(words.to_owned())
     }
 
     pub fn stops(reason: &str) -> Self {
