@@ -233,7 +233,10 @@ impl TurnRun<'_> {
             }
             let asked = match attempt {
                 AttemptKind::First => {
-                    tx.ask_agent(&session, &prepared.agent, prepared.runtime, partner.as_ref(), rewind)?
+                    let asked =
+                        tx.ask_agent(&session, &prepared.agent, prepared.runtime, partner.as_ref(), rewind)?;
+                    tx.asked_under_current_id(&id)?;
+                    asked
                 }
                 // The session is the one of the try that may have run.
                 AttemptKind::Resume => tx.agent_session(&session, &prepared.agent)?,
