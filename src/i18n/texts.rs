@@ -306,6 +306,8 @@ texts! {
     AskHalted "ask_halted" Part []
     ApprovalUnheard "approval_unheard" Notice ["title"]
     AnswerUnheard "answer_unheard" Notice ["title"]
+    ApprovalUnconfirmed "approval_unconfirmed" Notice ["title"]
+    AnswerUnconfirmed "answer_unconfirmed" Notice ["title"]
     RunDeclinedSeveral "run_declined_several" Part []
     RunDeclinedUnseen "run_declined_unseen" Part []
     AskNone "ask_none" Part []
