@@ -5,7 +5,7 @@
 //! idempotency has its turns repeated.
 
 mod approvals;
-mod capabilities;
+pub(crate) mod capabilities;
 mod process_start;
 mod protocol;
 mod recover;
@@ -23,7 +23,7 @@ use crate::agent::{
     AttemptKind, LearningTools, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };
 use crate::config::{ProxyConfig, UpstreamSetting};
-use crate::i18n::TextKey;
+use crate::i18n::{LocalizedText, TextKey};
 use crate::openai::stream_reader::StreamReader;
 use crate::openai::wire::ApprovalEvent;
 use crate::openai::{client, error, wire};
@@ -295,6 +295,11 @@ impl Agent for ProxyAgent {
         out: &'a dyn AgentOutput,
     ) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(self.look_for(lost, out))
+    }
+
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        let offers = self.known().last.is_some_and(|known| known.offers_runs);
+        offers.then(|| TextKey::StatusOffersRuns.into()).into_iter().collect()
     }
 
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {

@@ -145,6 +145,7 @@ texts! {
     StatusCodexLimit "status_codex_limit" Part ["used", "window"]
     StatusCodexLimitUntil "status_codex_limit_until" Part ["used", "window", "time"]
     StatusCodexLimitReached "status_codex_limit_reached" Part []
+    StatusOffersRuns "status_offers_runs" Part []
     StatusAcpProcesses "status_acp_processes" Part ["count", "limit", "memory"]
     CodexAccountChatgpt "codex_account_chatgpt" Part ["plan"]
     CodexAccountEmail "codex_account_email" Part ["plan", "email"]

@@ -7,6 +7,7 @@ use super::scripted_runs::{
     self as scripted, agent, begun, completed, event, gateway, repeated, runs_begun, session, shown, state,
     text, tool_completed, tool_started, upstream, user, with_events,
 };
+use crate::support::binary::Talaria;
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::relay::{proxy, relay, relay_as};
 use crate::support::room::file;
@@ -56,6 +57,21 @@ async fn a_server_that_only_announces_runs_is_asked_for_streams() {
     gateway.room().says("@ann", "hi").await;
     gateway.room().shows("bot   ok").await;
     assert_eq!((upstream.prompts().len(), runs_begun(&upstream)), (1, 0));
+}
+
+#[tokio::test]
+async fn the_operator_is_told_where_runs_could_be_chosen() {
+    let upstream = upstream().await;
+    for (file, says) in
+        [("", true), ("gateway: {upstream: plain}\n", false), ("gateway: {upstream: runs}\n", false)]
+    {
+        let talaria = Talaria::new().var("GATEWAY_PROXY_URL", &upstream.url()).config(file);
+        let ended = talaria.does(["check"]).await;
+        assert_eq!(ended.out.contains("It could run turns in the background"), says, "{file}: {}", ended.out);
+        let agent = proxy(&upstream.url(), None, file);
+        agent.learn_abilities().await;
+        assert_eq!(agent.operator_lines().len(), usize::from(says), "{file}");
+    }
 }
 
 #[tokio::test]
