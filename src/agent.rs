@@ -68,9 +68,12 @@ pub trait Agent: Send + Sync {
         stop: CancellationToken,
     ) -> BoxFuture<'a, Result<TurnEnd, AgentError>>;
 
-    /// Tells the upstream to end a run that may still go on there. Called if the turn was stopped between two tries, or
-    /// if its place ends with this process. Must not wait; best effort.
-    fn abandon(&self, _turn: &AgentTurn) {}
+    /// The work of telling the upstream to end a run that may still go on there; `None` if nothing is left to be told. Called
+    /// if the turn was stopped during a try, between two tries, or before a crash, and if its place ends with this process.
+    /// The engine owns the work: a task goes on with it until it or the process ends. It must end by itself.
+    fn abandon(&self, _turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
 
     /// Frees everything that the agent holds for a session that is over. Called for each session that the agent reported
     /// something of ([`TurnEvent::Upstream`]): when `/new`, a reset by time or another agent took its place, when it was

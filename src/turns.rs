@@ -27,6 +27,7 @@
 //! - [`TurnOutcome`](crate::reply::TurnOutcome): the end as people see it, stored with the turn.
 //! - [`TurnState`]: the state in the store.
 
+mod abandon;
 mod agent_failures;
 mod agent_probe;
 mod answer_files;

@@ -187,7 +187,7 @@ impl Agent for FallbackAgent {
         Box::pin(async { Err(AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume)) })
     }
 
-    fn abandon(&self, turn: &AgentTurn) {
+    fn abandon(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
         let route = turn.scratch.get::<TurnRoute>();
         match route.is_some_and(|route| route.second_runs.load(Ordering::Relaxed)) {
             true => self.second.agent.abandon(turn),

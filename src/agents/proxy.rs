@@ -5,7 +5,7 @@
 //! idempotency has its turns repeated.
 
 mod approvals;
-mod capabilities;
+pub(crate) mod capabilities;
 mod process_start;
 mod protocol;
 mod recover;
@@ -23,7 +23,7 @@ use crate::agent::{
     AttemptKind, LostTurn, PreparedTurn, RecoveredAnswer, RewindSupport, TurnEnd,
 };
 use crate::config::{ProxyConfig, UpstreamSetting};
-use crate::i18n::TextKey;
+use crate::i18n::{LocalizedText, TextKey};
 use crate::openai::stream_reader::StreamReader;
 use crate::openai::wire::ApprovalEvent;
 use crate::openai::{client, error, wire};
@@ -79,10 +79,14 @@ impl ProxyAgent {
         headers
     }
 
-    fn headers(&self, turn: &AgentTurn) -> HeaderMap {
+    fn headers(&self, turn: &AgentTurn, protocol: TurnProtocol) -> HeaderMap {
         let mut headers = self.key();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        client::label(&mut headers, "x-hermes-session-id", Some(&turn.session.0));
+        // A server that runs turns is given our history, also in the stream of a turn with files. With the session it
+        // would read its own instead, which knows nothing of what `/undo` and `/retry` have changed.
+        if self.config.upstream != UpstreamSetting::Runs || protocol == TurnProtocol::Runs {
+            client::label(&mut headers, "x-hermes-session-id", Some(&turn.session.0));
+        }
         let key = match crate::testing::broken("key") {
             true => crate::util::random_hex(16),
             false => turn.key.clone(),
@@ -146,8 +150,11 @@ impl ProxyAgent {
             };
             return Err(AgentError::new(kind, TextKey::CannotResume));
         }
-        let request =
-            self.client.post(self.url("/v1/chat/completions")).headers(self.headers(turn)).body(request);
+        let request = self
+            .client
+            .post(self.url("/v1/chat/completions"))
+            .headers(self.headers(turn, TurnProtocol::Stream))
+            .body(request);
         // Boxed: the future that sends a request is large, and gone when the stream begins.
         let mut sending = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request.send()));
         let sent = tokio::select! {
@@ -156,7 +163,7 @@ impl ProxyAgent {
                 if resumable {
                     // A resumable stream that nobody reads ends by itself.
                     let begun = tokio::time::timeout(SMALL_REQUEST, sending);
-                    self.runs().stop_when_begun(async move {
+                    self.stop_when_begun(turn, async move {
                         UpstreamRunId::of(&begun.await.ok()?.ok()?.ok()?)
                     });
                 }
@@ -204,7 +211,7 @@ impl ProxyAgent {
             never = &mut attending => match never {},
         };
         match &end {
-            Ok(TurnEnd::Stopped) if resumable => self.abandon(turn),
+            Ok(TurnEnd::Stopped) if resumable => self.stop_run(turn).await,
             Ok(_) => approvals.ended(),
             Err(_) => {}
         }
@@ -263,8 +270,8 @@ impl Agent for ProxyAgent {
         })
     }
 
-    fn abandon(&self, turn: &AgentTurn) {
-        self.abandon_run(turn);
+    fn abandon(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        self.stop_work(turn)
     }
 
     fn may_recover(&self, _prepared: &PreparedTurn) -> bool {
@@ -277,6 +284,11 @@ impl Agent for ProxyAgent {
         out: &'a dyn AgentOutput,
     ) -> BoxFuture<'a, Option<RecoveredAnswer>> {
         Box::pin(self.look_for(lost, out))
+    }
+
+    fn operator_lines(&self) -> Vec<LocalizedText> {
+        let offers = self.known().last.is_some_and(|known| known.offers_runs);
+        offers.then(|| TextKey::StatusOffersRuns.into()).into_iter().collect()
     }
 
     fn learn_abilities(&self) -> BoxFuture<'_, ()> {

@@ -107,7 +107,7 @@ impl Agent for RuntimeSwitch {
         }
     }
 
-    fn abandon(&self, turn: &AgentTurn) {
+    fn abandon(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
         let ran = turn.scratch.get::<TurnRuntime>();
         match ran.is_some_and(|ran| ran.is_codex.load(Ordering::Relaxed)) {
             true => self.codex.abandon(turn),
@@ -230,8 +230,9 @@ mod tests {
             Box::pin(async { Err(self.fails.clone()) })
         }
 
-        fn abandon(&self, _turn: &AgentTurn) {
+        fn abandon(&self, _turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
             self.note("abandon");
+            None
         }
 
         fn end(&self, _ended: EndedSession) -> BoxFuture<'_, ()> {
@@ -321,14 +322,14 @@ mod tests {
             (AgentRuntime::Auto, AgentRuntime::CodexAppServer)
         );
         scene.fails(&turn, for_model.clone()).await;
-        scene.switch.abandon(&turn);
+        assert!(scene.switch.abandon(&turn).is_none());
         assert_eq!(
             (scene.own.noted(), scene.codex.noted()),
             (vec!["prepare", "run", "abandon"], vec!["prepare"])
         );
         scene.switches_to(AgentRuntime::Auto);
         scene.fails(&turn, for_codex.clone()).await;
-        scene.switch.abandon(&turn);
+        assert!(scene.switch.abandon(&turn).is_none());
         scene.switch.may_recover(&for_codex);
         let lost = LostTurn { turn: &turn, prepared: &for_codex, before: 0 };
         scene.switch.recover(lost, &Nowhere).await;

@@ -430,4 +430,8 @@ CREATE TABLE forge_files (
 CREATE INDEX forge_files_app ON forge_files (app);
 CREATE INDEX forge_files_expires ON forge_files (expires);
 ",
+    r"
+-- `sessions.forks` when the request was stored: under which id of the session the agent was asked.
+ALTER TABLE turns ADD COLUMN asked_forks INTEGER NOT NULL DEFAULT 0;
+",
 ];

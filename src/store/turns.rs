@@ -300,13 +300,24 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Number of earlier turns of the session with the same prompt that were answered. `None` if it is uncertain: such a
-    /// turn has an unknown end, or an earlier prompt was deleted.
+    /// Stores that the agent is asked under the current id of the session.
+    pub fn asked_under_current_id(&self, id: &TurnId) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "UPDATE turns SET asked_forks = (SELECT forks FROM sessions WHERE id = turns.session) WHERE id = ?1",
+            )?
+            .execute([&id.0])?;
+        Ok(())
+    }
+
+    /// Number of earlier turns with the same prompt that were answered under the same id of the session. `None` if it is
+    /// uncertain: such a turn has an unknown end, or an earlier prompt was deleted.
     pub fn answered_before(&self, turn: &TurnRow) -> Result<Option<usize>> {
         let mut query = self.conn.prepare_cached(
             "SELECT count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state <> 'done') FROM turns
              WHERE session = ?1 AND id <> ?2 AND (prompt = ?3 OR prompt = '')
-                 AND seq < (SELECT seq FROM turns WHERE id = ?2)",
+                 AND seq < (SELECT seq FROM turns WHERE id = ?2)
+                 AND asked_forks = (SELECT asked_forks FROM turns WHERE id = ?2)",
         )?;
         let counted = query.query_row(params![turn.session.0, turn.id.0, turn.prompt], |row| {
             Ok((row.get::<_, usize>(0)?, row.get::<_, usize>(1)?))

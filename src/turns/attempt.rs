@@ -106,7 +106,7 @@ impl TurnRun<'_> {
                 let resume = resumable
                     && !source::is_ephemeral(&row.source)
                     && turns.lasts(&row.source) == PlaceLifetime::Always;
-                Box::pin(self.interrupt(run, stop, resume)).await
+                Box::pin(self.interrupt(agent, run, stop, resume)).await
             }
         };
         // The next turn of the session must find the last report.
@@ -117,6 +117,7 @@ impl TurnRun<'_> {
     /// Ends a running agent early. `resume`: the next process may resume the run.
     async fn interrupt(
         &self,
+        agent: &SharedAgent,
         run: BoxFuture<'_, Result<TurnEnd, AgentError>>,
         stop: CancellationToken,
         resume: bool,
@@ -132,7 +133,12 @@ impl TurnRun<'_> {
         }
         stop.cancel();
         // An agent that does not end in time is dropped, which ends it too.
-        tokio::time::timeout(self.turns.settings.stop_grace, run).await.unwrap_or(Ok(TurnEnd::Stopped))
+        let end = tokio::time::timeout(self.turns.settings.stop_grace, run).await;
+        // Only what its upstream has yet to be told is left.
+        if matches!(end, Ok(Ok(TurnEnd::Stopped)) | Err(_)) {
+            agent.abandon(&self.turn).into_iter().for_each(|work| self.turns.end_later(work));
+        }
+        end.unwrap_or(Ok(TurnEnd::Stopped))
     }
 
     /// Makes the request if there is none, and stores it.
@@ -233,7 +239,10 @@ impl TurnRun<'_> {
             }
             let asked = match attempt {
                 AttemptKind::First => {
-                    tx.ask_agent(&session, &prepared.agent, prepared.runtime, partner.as_ref(), rewind)?
+                    let asked =
+                        tx.ask_agent(&session, &prepared.agent, prepared.runtime, partner.as_ref(), rewind)?;
+                    tx.asked_under_current_id(&id)?;
+                    asked
                 }
                 // The session is the one of the try that may have run.
                 AttemptKind::Resume => tx.agent_session(&session, &prepared.agent)?,

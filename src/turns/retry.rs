@@ -138,7 +138,7 @@ impl TurnRun<'_> {
                     };
                     Box::pin(self.load_input(needed)).await?;
                     if let Some(over) = over {
-                        self.agent().abandon(&self.turn);
+                        Box::pin(self.turns.abandon(&self.agent(), &self.turn)).await;
                         return Ok(over);
                     }
                 }

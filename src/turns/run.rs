@@ -247,8 +247,12 @@ impl Turns {
     ) -> store::Result<RunResult> {
         let resumed = row.state != TurnState::Queued;
         if row.stop {
-            let not_run = TurnOutcome::Cancelled { words: TextKey::NotRun.into() };
-            return Ok(RunResult::Over(if resumed { TurnOutcome::Stopped } else { not_run }));
+            if !resumed {
+                return Ok(RunResult::Over(TurnOutcome::Cancelled { words: TextKey::NotRun.into() }));
+            }
+            let mut run = TurnRun::new(self, row, session, history, log, running);
+            Box::pin(run.end_left_run()).await?;
+            return Ok(RunResult::Over(TurnOutcome::Stopped));
         }
         // Nobody is left there who could read the answer, and it must not appear where somebody else asks now.
         if self.lasts(&row.source) == PlaceLifetime::Gone {
@@ -281,7 +285,7 @@ impl Turns {
         {
             // The place ends with this process, so no later process resumes the turn. The upstream is told to stop, and
             // the turn counts as stopped.
-            self.agent_of(run.row).agent.abandon(&run.turn);
+            Box::pin(self.abandon(&run.agent(), &run.turn)).await;
             drive = RunResult::Over(TurnOutcome::Stopped);
         }
         if let RunResult::Over(_) = drive {

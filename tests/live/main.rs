@@ -10,8 +10,17 @@
 mod it {
     pub mod agent_server;
     pub mod binary;
+    pub mod ports;
     pub mod upstream;
 }
+
+/// A real hermes-agent and its scripted model.
+#[path = "hermes/hermes_process.rs"]
+#[allow(dead_code, reason = "the tests of hermes-agent use the rest")]
+mod hermes_process;
+#[path = "hermes/scripted_model.rs"]
+#[allow(dead_code, reason = "the tests of hermes-agent use the rest")]
+mod scripted_model;
 
 /// The real codex and its scripted provider.
 #[path = "../codex"]
@@ -36,6 +45,7 @@ mod asks;
 mod codex;
 mod conformance;
 mod deleting;
+mod hermes_asks;
 mod hostile;
 mod identity;
 mod killing;

@@ -3,7 +3,8 @@
 //! An ask comes as an event of the stream and becomes an ask of this agent, with the same options; its answer goes back
 //! as a request of its own. Meanwhile the stream is read on. The list belongs to the turn, not to one attempt of it: a
 //! stream that is read again from its beginning repeats its asks, and none is asked twice. At the end of the turn every
-//! open ask is withdrawn. For asks without ids see `AskOrder`.
+//! open ask is withdrawn. For asks without ids see `AskOrder`: while more than one of them may be open at the upstream, none
+//! is asked here, and the upstream is told to deny them all.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::Notify;
 
-use super::runs::ask_order::{AskOrder, AskPlace};
+use super::runs::ask_order::{AskOrder, Doubt, is_same_ask};
 use super::runs::run_event::UnnamedAsk;
 use super::runs::{AnswerReceipt, AskAddress, UpstreamRunId, UpstreamRuns};
 use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AttemptKind, TurnEvent};
@@ -53,6 +54,8 @@ struct PendingState {
     open: FuturesUnordered<BoxFuture<'static, ApprovalOutcome>>,
     /// The asks without an id of the upstream's.
     order: AskOrder,
+    /// The upstream's times of those.
+    heard: Vec<f64>,
 }
 
 /// What became of an ask at the upstream.
@@ -72,13 +75,23 @@ impl AskTokens {
     }
 }
 
-/// Result of an ask of the upstream.
-struct ApprovalOutcome {
-    /// The upstream's id of the ask, or ours; empty for none.
-    id: String,
-    /// If a person answered and the upstream does not have the answer: a text for the room.
-    unheard: Option<LocalizedText>,
+/// Result of the work on an ask.
+enum ApprovalOutcome {
+    /// The ask is over here.
+    Ended {
+        /// The upstream's id of the ask, or ours.
+        id: String,
+        /// If it is not certain that the upstream has a person's answer: a text for the room.
+        unheard: Option<LocalizedText>,
+        /// The upstream may still wait for the answer, and would take the next one for it.
+        in_doubt: Option<RunAddress>,
+    },
+    /// The upstream has denied everything, after it was told for so many reasons.
+    Declined { run: RunAddress, reasons: usize },
 }
+
+/// A run, and the client to reach it.
+type RunAddress = (UpstreamRunId, UpstreamRuns);
 
 impl PendingApprovals {
     /// The run has begun, or is read again.
@@ -152,23 +165,24 @@ impl PendingApprovals {
             Some(at) => format!("at {at}"),
             None => format!("number {}", inner.known.len()),
         };
-        if inner.known.contains_key(&id) || inner.known.len() >= MOST {
+        if inner.known.contains_key(&id) {
             return;
         }
         let (step, tool) = step.unzip();
-        if let AskPlace::Beside(other) = inner.order.place(&id, step) {
-            tracing::warn!("the upstream asks two things at once, and an answer could be for either");
-            if let Some(tokens) = inner.known.get(&other) {
-                tokens.gone.cancel();
-            }
-            inner.known.insert(id, AskTokens::default());
-            let (run, runs) = (run.clone(), runs.clone());
-            inner.open.push(Box::pin(async move {
-                runs.decline_all(&run).await;
-                ApprovalOutcome { id: String::new(), unheard: None }
-            }));
+        let doubt = if inner.known.len() < MOST {
+            inner.known.insert(id.clone(), AskTokens::default());
+            inner.heard.extend(asked_at);
+            inner.order.place(&id, step, asked_at)
+        } else {
+            tracing::warn!("the upstream asks without end; everything that it asks now is denied");
+            Some(inner.order.doubt())
+        };
+        if let Some(doubt) = doubt {
+            tracing::warn!(
+                "the upstream asks several things at once, and an answer could be for any of them"
+            );
+            self.decline_all(&mut inner, doubt, (run.clone(), runs.clone()));
             drop(inner);
-            self.came.notify_one();
             out.emit(TurnEvent::Remark(TextKey::RunDeclinedSeveral.into()));
             return;
         }
@@ -205,9 +219,42 @@ impl PendingApprovals {
         }
     }
 
-    /// Whether somebody is asked now, or an answer is on its way.
-    pub fn is_asking(&self) -> bool {
-        !self.inner().open.is_empty()
+    /// Whether an ask of this time has come.
+    pub fn has_heard(&self, at: Option<f64>) -> bool {
+        self.inner().heard.iter().any(|heard| is_same_ask(at, Some(*heard)))
+    }
+
+    /// Whether somebody is asked about the ask of this time, or it is being denied.
+    pub fn attends_to(&self, at: Option<f64>) -> bool {
+        let inner = self.inner();
+        inner.order.is_open_at(at) || inner.order.reasons() > 0
+    }
+
+    /// The upstream waits for the answer to an ask that nobody has seen.
+    pub fn decline_unseen(&self, run: &UpstreamRunId, runs: &UpstreamRuns, out: &dyn AgentOutput) {
+        let mut inner = self.inner();
+        let doubt = inner.order.doubt();
+        self.decline_all(&mut inner, doubt, (run.clone(), runs.clone()));
+        drop(inner);
+        out.emit(TurnEvent::Remark(TextKey::RunDeclinedUnseen.into()));
+    }
+
+    /// Withdraws the ask that was open, and tells the upstream to deny everything, unless it is being told already.
+    fn decline_all(&self, inner: &mut PendingState, doubt: Doubt, run: RunAddress) {
+        let Doubt::Begins(open) = doubt else { return };
+        if let Some(tokens) = open.and_then(|open| inner.known.get(&open)) {
+            tokens.gone.cancel();
+        }
+        self.push_decline(inner, run);
+    }
+
+    fn push_decline(&self, inner: &mut PendingState, (run, runs): RunAddress) {
+        let reasons = inner.order.reasons();
+        inner.open.push(Box::pin(async move {
+            runs.decline_all(&run).await;
+            ApprovalOutcome::Declined { run: (run, runs), reasons }
+        }));
+        self.came.notify_one();
     }
 
     fn open(&self, inner: &mut PendingState, new: NewAsk, runs: &UpstreamRuns, out: &dyn AgentOutput) {
@@ -216,14 +263,11 @@ impl PendingApprovals {
             AttemptKind::First => Duration::ZERO,
             AttemptKind::Resume => SETTLE,
         };
-        let tokens = AskTokens::default();
+        let tokens = inner.known.entry(id.clone()).or_default().clone();
         let (runs, title) = (runs.clone(), ask.title.to_string());
         let question = UpstreamAsk { runs, run, address, title, settle };
-        let (asking, watched, own) = (out.ask(ask), tokens.clone(), id.clone());
-        inner.open.push(Box::pin(async move {
-            ApprovalOutcome { id: own, unheard: question.run(asking, watched).await }
-        }));
-        inner.known.insert(id, tokens);
+        let asking = out.ask(ask);
+        inner.open.push(Box::pin(question.run(id, asking, tokens)));
         self.came.notify_one();
     }
 
@@ -238,9 +282,24 @@ impl PendingApprovals {
                 ended = next => ended,
                 () = self.came.notified() => continue,
             };
-            self.inner().order.ended(&ended.id);
-            if let Some(words) = ended.unheard {
-                out.emit(TurnEvent::Notice(Some(words)));
+            let mut inner = self.inner();
+            match ended {
+                ApprovalOutcome::Ended { id, unheard, in_doubt } => {
+                    inner.order.ended(&id);
+                    if let Some(run) = in_doubt {
+                        let doubt = inner.order.doubt();
+                        self.decline_all(&mut inner, doubt, run);
+                    }
+                    drop(inner);
+                    if let Some(words) = unheard {
+                        out.emit(TurnEvent::Notice(Some(words)));
+                    }
+                }
+                ApprovalOutcome::Declined { run, reasons } => {
+                    if !inner.order.settle(reasons) {
+                        self.push_decline(&mut inner, run);
+                    }
+                }
             }
         }
     }
@@ -271,9 +330,8 @@ struct UpstreamAsk {
 }
 
 impl UpstreamAsk {
-    /// Waits for the answer and sends it to the upstream, unless the ask was answered elsewhere. Returns a text if the
-    /// upstream does not have the answer.
-    async fn run(self, ask: BoxFuture<'static, AskChoice>, tokens: AskTokens) -> Option<LocalizedText> {
+    /// Waits for the answer and sends it to the upstream, unless the ask was answered elsewhere.
+    async fn run(self, id: String, ask: BoxFuture<'static, AskChoice>, tokens: AskTokens) -> ApprovalOutcome {
         let asking = async {
             if !self.settle.is_zero() {
                 tokio::time::sleep(self.settle).await;
@@ -283,20 +341,39 @@ impl UpstreamAsk {
         let choice = tokio::select! {
             biased;
             // Dropping the future withdraws the ask.
-            () = tokens.gone.cancelled() => return None,
+            () = tokens.gone.cancelled() => {
+                return ApprovalOutcome::Ended { id, unheard: None, in_doubt: None };
+            }
             choice = asking => choice,
         };
-        let told = tokio::select! {
-            told = self.runs.answer(&self.run, &self.address, &choice) => told,
+        let receipt = tokio::select! {
+            biased;
             // The stream may report our own answer before the request has its response.
-            () = tokens.answered.cancelled() => AnswerReceipt::Yes,
+            () = tokens.answered.cancelled() => AnswerReceipt::Taken,
+            receipt = self.runs.answer(&self.run, &self.address, &choice, &tokens.gone) => receipt,
         };
-        let unheard = |text: TextKey| Some(text.with("title", code_span(&self.title, TITLE)));
-        match (told, choice) {
-            (AnswerReceipt::No, AskChoice::Allow(_)) => unheard(TextKey::ApprovalUnheard),
-            (AnswerReceipt::No, AskChoice::Option(_) | AskChoice::Text(_)) => unheard(TextKey::AnswerUnheard),
-            // Without an answer the upstream denies too.
-            (AnswerReceipt::No, AskChoice::Deny(_)) | (AnswerReceipt::Yes, _) => None,
+        let is_unnamed = matches!(self.address, AskAddress::Oldest { .. });
+        let may_wait = matches!(receipt, AnswerReceipt::Missed | AnswerReceipt::Unknown);
+        let in_doubt = is_unnamed && may_wait && !tokens.gone.is_cancelled();
+        let unheard =
+            words_of(receipt, &choice).map(|text| text.with("title", code_span(&self.title, TITLE)));
+        ApprovalOutcome::Ended { id, unheard, in_doubt: in_doubt.then_some((self.run, self.runs)) }
+    }
+}
+
+/// The text for a room whose answer the upstream may not have; `None` if all is as people expect.
+fn words_of(receipt: AnswerReceipt, choice: &AskChoice) -> Option<TextKey> {
+    match (receipt, choice) {
+        (AnswerReceipt::Over | AnswerReceipt::Missed, AskChoice::Allow(_)) => Some(TextKey::ApprovalUnheard),
+        (AnswerReceipt::Over | AnswerReceipt::Missed, AskChoice::Option(_) | AskChoice::Text(_)) => {
+            Some(TextKey::AnswerUnheard)
         }
+        (AnswerReceipt::Unknown, AskChoice::Allow(_)) => Some(TextKey::ApprovalUnconfirmed),
+        (AnswerReceipt::Unknown, AskChoice::Option(_) | AskChoice::Text(_)) => {
+            Some(TextKey::AnswerUnconfirmed)
+        }
+        // Without an answer the upstream denies too.
+        (AnswerReceipt::Over | AnswerReceipt::Missed | AnswerReceipt::Unknown, AskChoice::Deny(_))
+        | (AnswerReceipt::Taken, _) => None,
     }
 }

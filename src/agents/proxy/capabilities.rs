@@ -3,8 +3,6 @@
 //! No form of the response makes a turn fail. A capability that the response does not announce in a form that we
 //! understand is not used.
 
-use std::mem;
-
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +14,7 @@ use crate::config::UpstreamSetting;
 use crate::openai::error;
 
 /// Longest response to `GET /v1/capabilities` that is read, in bytes.
-pub(super) const ANSWER: usize = 256 * 1024;
+pub(crate) const ANSWER: usize = 256 * 1024;
 
 /// Capabilities that the upstream reported, now and earlier.
 #[derive(Clone, Copy, Default)]
@@ -41,6 +39,8 @@ pub(super) struct UpstreamCapabilities {
     /// The upstream runs turns in the background: it begins them, tells their events and state, stops them, and takes
     /// answers to their asks. With less than all of that, a turn would lose something against a stream.
     pub runs: bool,
+    /// The upstream could run turns in the background, and the operator has not chosen that.
+    pub offers_runs: bool,
     /// The upstream sends asks in its streams. Only for the log: an ask is taken up in any case.
     pub approvals: bool,
     /// The upstream knows `GET /v1/capabilities`, so it knows the usual options of a request.
@@ -74,6 +74,7 @@ impl UpstreamCapabilities {
         sessions: true,
         transcripts: true,
         runs: false,
+        offers_runs: false,
         approvals: true,
         answered: true,
     };
@@ -104,10 +105,24 @@ impl UpstreamCapabilities {
             idempotent: on(&features.idempotency) && resumes,
             sessions: on(&features.session_continuity_header),
             transcripts: on(&features.session_resources),
+            offers_runs: false,
             approvals: on(&features.approvals),
             answered: true,
         }
     }
+
+    /// The same for `upstream: auto`. A run is given our history instead of the upstream's own session, which also knows
+    /// the tool calls of earlier turns: the operator decides whether that is worth it
+    /// (`.github/decisions/0017-runs-are-chosen.md`).
+    fn in_auto(self) -> Self {
+        Self { runs: false, offers_runs: self.runs && !self.idempotent, ..self }
+    }
+}
+
+/// Whether a server with this description of its capabilities could run turns in the background, which `upstream: auto`
+/// does not choose.
+pub(crate) fn offers_runs(body: &[u8]) -> bool {
+    UpstreamCapabilities::read(body).in_auto().offers_runs
 }
 
 impl ProxyAgent {
@@ -122,19 +137,14 @@ impl ProxyAgent {
         if let Some(known) = self.known().current {
             return Ok(known);
         }
-        let Some(mut asked) = self.ask().await? else { return Ok(UpstreamCapabilities::default()) };
-        // A run is given our history instead of the upstream's own session, which also knows the tool calls of earlier turns:
-        // the operator decides whether that is worth it.
-        if mem::take(&mut asked.runs) && !asked.idempotent {
-            tracing::info!(
-                "the upstream can run turns in the background; `gateway.upstream: runs` uses that"
-            );
-        }
+        let Some(asked) = self.ask().await? else { return Ok(UpstreamCapabilities::default()) };
+        let asked = asked.in_auto();
         tracing::info!(
             idempotent = asked.idempotent,
             sessions = asked.sessions,
             transcripts = asked.transcripts,
             approvals = asked.approvals,
+            offers_runs = asked.offers_runs,
             "the upstream said what it can do"
         );
         let mut known = self.known();
@@ -186,7 +196,7 @@ impl ProxyAgent {
 }
 
 /// Reads a whole body; `None` if it has more than `most` bytes.
-pub(super) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+pub(crate) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > most {
@@ -221,6 +231,22 @@ mod tests {
             ..UpstreamCapabilities::default()
         };
         assert_eq!(UpstreamCapabilities::read(reference), expected);
+    }
+
+    #[test]
+    fn auto_leaves_runs_to_the_operator_and_says_that_there_are_some() {
+        let features = |idempotency: bool, stop: bool| {
+            let features = serde_json::json!({
+                "run_submission": true, "run_events_sse": true, "run_status": true, "run_stop": stop,
+                "run_approval_response": true, "idempotency": idempotency,
+            });
+            serde_json::json!({ "features": features }).to_string()
+        };
+        let able = UpstreamCapabilities::read(features(false, true).as_bytes()).in_auto();
+        assert!(!able.runs && able.offers_runs);
+        assert!(offers_runs(features(false, true).as_bytes()));
+        assert!(!offers_runs(features(true, true).as_bytes()), "a server like ours has better");
+        assert!(!offers_runs(features(false, false).as_bytes()));
     }
 
     #[test]

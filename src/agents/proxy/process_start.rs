@@ -1,4 +1,4 @@
-//! Reads from the upstream when its process began to listen, as hermes-agent tells it.
+//! Reads from the upstream when its process began to listen and whether a run is under way, as hermes-agent tells it.
 //!
 //! hermes-agent keeps no list of the streams it works on, and its pid may be the same after a restart in a container.
 //! But `/health/detailed` tells when its API server came up. A process that came up after a question was stored does
@@ -23,11 +23,25 @@ pub(super) struct UtcMoment(String);
 impl ProxyAgent {
     /// Asks since when the upstream listens. `None` if it does not say.
     pub(super) async fn listening_since(&self) -> Option<UtcMoment> {
+        listening_since(&self.health().await?)
+    }
+
+    /// Whether the upstream says that no run is under way there.
+    pub(super) async fn runs_nothing(&self) -> bool {
+        self.health().await.is_some_and(|health| runs_nothing(&health))
+    }
+
+    async fn health(&self) -> Option<Value> {
         let patience = REACHABLE.min(self.config.timeouts.first_byte);
         let request = self.client.get(self.url("/health/detailed")).headers(self.key()).timeout(patience);
         let response = request.send().await.ok()?.error_for_status().ok()?;
-        listening_since(&serde_json::from_slice(&body(response, ANSWER).await.ok()??).ok()?)
+        serde_json::from_slice(&body(response, ANSWER).await.ok()??).ok()
     }
+}
+
+/// hermes-agent counts the runs that wait, run or ask. One that is being stopped does not count.
+fn runs_nothing(health: &Value) -> bool {
+    health["readiness"]["checks"]["background_queues"]["active_api_runs"] == 0
 }
 
 fn listening_since(health: &Value) -> Option<UtcMoment> {
@@ -89,6 +103,19 @@ mod tests {
         let at = |updated_at| listening_since(&health("connected", updated_at));
         assert_eq!(at("2026-11-18T03:48:28+00:00"), UtcMoment::from_unix(1_794_973_708.0));
         assert_eq!(at("2026-11-18T03:48:28.5Z"), UtcMoment::from_unix(1_794_973_708.5));
+    }
+
+    #[test]
+    fn only_a_count_of_zero_is_an_idle_server() {
+        let with = |queues: Value| {
+            runs_nothing(&json!({ "readiness": { "checks": { "background_queues": queues } } }))
+        };
+        assert!(with(json!({ "status": "ok", "active_api_runs": 0 })));
+        for other in
+            [json!({ "active_api_runs": 1 }), json!({}), json!(null), json!({ "active_api_runs": "0" })]
+        {
+            assert!(!with(other.clone()), "{other}");
+        }
     }
 
     #[test]

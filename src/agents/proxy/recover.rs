@@ -33,6 +33,13 @@ const WAIT: Duration = Duration::from_secs(120);
 /// there, people should know within ten seconds how things are. While nothing listens the first applies.
 const PAUSES: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(5));
 
+/// Most looks for the texts of an answer whose run has ended.
+const LOOKS: usize = 3;
+
+/// Looks without the question after which a server that has no run under way will not begin it. The request may have been
+/// on its way at the first one.
+const IDLE_LOOKS: usize = 2;
+
 /// The largest session that is looked at.
 const TRANSCRIPT: usize = 8 * 1024 * 1024;
 
@@ -70,6 +77,30 @@ struct UpstreamMessage {
     timestamp: Value,
 }
 
+/// The answer to the last question of a session.
+pub(super) struct KeptAnswer {
+    /// The texts of its messages, in order. There are several if tool calls are between them.
+    texts: Vec<String>,
+    /// A length limit has cut the last one.
+    pub is_cut: bool,
+}
+
+impl KeptAnswer {
+    fn of(said: &[UpstreamMessage]) -> Option<Self> {
+        let last = said.iter().rposition(|said| said.role == "user")?;
+        let answer: Vec<_> = said.get(last + 1..)?.iter().filter(|said| said.role == "assistant").collect();
+        let is_cut = answer.last()?.finish_reason == "length";
+        let texts = answer.iter().filter_map(|said| said.text().map(str::to_owned)).collect();
+        Some(Self { texts, is_cut })
+    }
+
+    /// The whole answer, if its last message is this one. A run that ended without a text has none.
+    pub fn whole(&self, output: &str) -> Option<String> {
+        let is_ours = output.trim().is_empty() || self.texts.last().is_some_and(|last| last == output.trim());
+        (is_ours && !self.texts.is_empty()).then(|| self.texts.join("\n\n"))
+    }
+}
+
 impl ProxyAgent {
     /// Looks again and again until there is an answer, or until there cannot be one any more.
     pub(super) async fn look_for(
@@ -82,7 +113,12 @@ impl ProxyAgent {
         let is_forgotten = lost.turn.scratch.get::<ForgottenRun>().is_some();
         // Never longer than a stream itself may be silent.
         let (deadline, mut backoff) = (began + WAIT.min(self.config.timeouts.idle), PAUSES);
+        let is_run = TurnProtocol::of(&lost.prepared.request) == TurnProtocol::Runs;
+        let mut idle_looks = 0;
         let found = loop {
+            // Asked first, so that the session has the answer of a run that ends in between.
+            let is_idle = is_run && self.runs_nothing().await;
+            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
             match self.look(&lost.turn.session, &prompt, lost.before).await {
                 SearchResult::Answer(answer) => break Some(answer),
                 SearchResult::Never | SearchResult::Abandoned => break None,
@@ -90,6 +126,8 @@ impl ProxyAgent {
                 SearchResult::Unfinished { .. } if self.was_refused_since(began) || is_forgotten => {
                     break None;
                 }
+                // The request never arrived, or its run has ended without an answer.
+                SearchResult::Unfinished { .. } if idle_looks >= IDLE_LOOKS => break None,
                 SearchResult::Unfinished { .. } => {}
                 SearchResult::NotYet if self.was_refused_since(began) => backoff.reset(),
                 SearchResult::NotYet => {}
@@ -169,20 +207,33 @@ impl ProxyAgent {
         }
     }
 
-    /// Whether the last message of a session was cut by a length limit, as far as the upstream tells. One look, because
-    /// the answer is there and people wait for its end.
-    pub(super) async fn is_cut_by_length(&self, session: &SessionId) -> bool {
-        if !self.abilities().await.is_ok_and(|able| able.transcripts) {
-            return false;
+    /// The answer to the last question of a session, as far as the upstream tells. People wait for it, so a server that
+    /// cannot tell is asked only [`LOOKS`] times.
+    pub(super) async fn last_answer(&self, session: &SessionId) -> Option<KeptAnswer> {
+        let mut backoff = PAUSES;
+        for look in 1..=LOOKS {
+            match self.read_last_answer(session).await {
+                Ok(kept) => return kept,
+                Err(error) => tracing::debug!(%error, look, "the session was not read"),
+            }
+            if look < LOOKS {
+                tokio::time::sleep(backoff.advance()).await;
+            }
         }
-        let last = async {
-            let request =
-                self.client.get(self.messages_of(session)?).headers(self.key()).timeout(SMALL_REQUEST);
-            let response = request.send().await.ok()?.error_for_status().ok()?;
-            let body = body(response, TRANSCRIPT).await.ok()??;
-            serde_json::from_slice::<UpstreamTranscript>(&body).ok()?.data.pop()
-        };
-        last.await.is_some_and(|last| last.role == "assistant" && last.finish_reason == "length")
+        None
+    }
+
+    async fn read_last_answer(&self, session: &SessionId) -> reqwest::Result<Option<KeptAnswer>> {
+        let able = self.abilities().await.is_ok_and(|able| able.transcripts);
+        let Some(url) = self.messages_of(session).filter(|_| able) else { return Ok(None) };
+        let response = self.client.get(url).headers(self.key()).timeout(SMALL_REQUEST).send().await?;
+        if response.status().is_server_error() {
+            response.error_for_status()?;
+            return Ok(None);
+        }
+        let Some(body) = body(response, TRANSCRIPT).await? else { return Ok(None) };
+        let kept = serde_json::from_slice::<UpstreamTranscript>(&body).ok();
+        Ok(kept.and_then(|kept| KeptAnswer::of(&kept.data)))
     }
 
     fn messages_of(&self, session: &SessionId) -> Option<Url> {
@@ -220,11 +271,12 @@ fn find(said: &[UpstreamMessage], prompt: &str, before: usize) -> SearchResult {
     let Some(end) = said.get(last + 1..).and_then(<[UpstreamMessage]>::last) else {
         return SearchResult::Unfinished { asked_at };
     };
+    let whole = || KeptAnswer::of(said).map(|kept| kept.texts.join("\n\n")).unwrap_or_default();
     match (end.text(), end.finish_reason.as_str()) {
         // The agent works with its tools.
         _ if end.role != "assistant" || end.calls_tools() => SearchResult::Unfinished { asked_at },
-        (Some(text), Some("stop")) => SearchResult::Answer(RecoveredAnswer::Complete(text.to_owned())),
-        (Some(text), None | Some(_)) => SearchResult::Answer(RecoveredAnswer::Partial(text.to_owned())),
+        (Some(_), Some("stop")) => SearchResult::Answer(RecoveredAnswer::Complete(whole())),
+        (Some(_), None | Some(_)) => SearchResult::Answer(RecoveredAnswer::Partial(whole())),
         (None, None) => SearchResult::Unfinished { asked_at },
         // The agent ended without a text.
         (None, Some(_)) => SearchResult::Never,
@@ -279,7 +331,26 @@ mod tests {
     fn the_answer_behind_the_last_question_is_ours_if_the_question_is() {
         let tool = json!({ "role": "tool", "content": "42" });
         let all = json!([user("hi"), agent("hello"), user(" and now? "), calls(), tool, agent("42 it is")]);
-        assert_eq!(found(all, 0), complete("42 it is"));
+        assert_eq!(found(all, 0), complete("Let me see.\n\n42 it is"));
+    }
+
+    #[test]
+    fn a_kept_answer_is_whole_if_its_last_message_is_the_output_of_the_run() {
+        let kept = |data: Value| {
+            let UpstreamTranscript { data } = serde_json::from_value(json!({ "data": data })).unwrap();
+            KeptAnswer::of(&data)
+        };
+        let tool = json!({ "role": "tool", "content": "42" });
+        let with_tool =
+            json!([user("hi"), agent("hello"), user("and now?"), calls(), tool, agent("42 it is")]);
+        let answer = kept(with_tool).unwrap();
+        assert_eq!(answer.whole(" 42 it is\n").as_deref(), Some("Let me see.\n\n42 it is"));
+        assert_eq!(answer.whole("").as_deref(), Some("Let me see.\n\n42 it is"));
+        assert_eq!(answer.whole("something else"), None);
+        assert!(!answer.is_cut);
+        let cut = json!({ "role": "assistant", "content": "Half", "finish_reason": "length" });
+        assert!(kept(json!([user("and now?"), cut])).unwrap().is_cut);
+        assert!(kept(json!([user("and now?")])).is_none() && kept(json!([])).is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use talaria_platform::BoxFuture;
+use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::time::Instant;
 
 use super::AskReport;
@@ -173,9 +173,12 @@ impl<'a> RunFollower<'a> {
         let (client, run, question) = (self.client, self.run.clone(), question.clone());
         self.sending.push(Box::pin(async move {
             let ask = AskAddress::Id(question.id.clone());
-            match client.runs.send_choice(&run, &ask, &choice).await {
-                AnswerReceipt::Yes => None,
-                AnswerReceipt::No => Some("The server did not take the answer."),
+            match client.runs.send_choice(&run, &ask, &choice, &CancellationToken::new()).await {
+                AnswerReceipt::Taken => None,
+                AnswerReceipt::Over | AnswerReceipt::Missed => Some("The server did not take the answer."),
+                AnswerReceipt::Unknown => {
+                    Some("The connection broke, so it is not known whether the server has the answer.")
+                }
             }
         }));
     }

@@ -12,7 +12,8 @@ use reqwest::StatusCode;
 use reqwest::header::AUTHORIZATION;
 use tokio::net::TcpStream;
 
-use crate::config::{ProxyConfig, UrlHost};
+use crate::agents::proxy::capabilities;
+use crate::config::{ProxyConfig, UpstreamSetting, UrlHost};
 use crate::openai::client;
 
 /// Longest time for the whole check.
@@ -21,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of an error response that are inspected for its reason.
 const ANSWER: usize = 16 * 1024;
 
+/// Advice about a server that could run turns in the background.
+const OFFER: &str = ".\n  It could run turns in the background, with `upstream: runs` beside its address: then an answer outlives a broken \
+     connection,\n  /stop ends it at once, and its approvals are asked in the room. In exchange it is given the conversation \
+     as Talaria\n  remembers it, without the tool calls of earlier turns";
+
 /// Names by which a container reaches its host.
 const AROUND: [&str; 3] = ["host.docker.internal", "gateway.docker.internal", "host.containers.internal"];
 
@@ -28,7 +34,7 @@ const AROUND: [&str; 3] = ["host.docker.internal", "gateway.docker.internal", "h
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UpstreamFinding {
     /// All is well, in words.
-    Well(&'static str),
+    Well(String),
     /// A problem with advice. It may be gone when the gateway runs.
     Trouble(String),
     /// The server is there and refuses us; a retry will not help.
@@ -205,16 +211,34 @@ async fn ask(proxy: &ProxyConfig, setting: &str) -> UpstreamFinding {
             "it answers but wants a key (401)".to_owned(),
             "set GATEWAY_PROXY_KEY to what is API_SERVER_KEY over there (or there `api.key` in its state folder)",
         ),
-        (status, true) if status.is_success() => UpstreamFinding::Well("it answers, and accepts the key"),
-        (status, false) if status.is_success() => UpstreamFinding::Well("it answers, and wants no key"),
+        (status, has_key) if status.is_success() => {
+            let words =
+                if has_key { "it answers, and accepts the key" } else { "it answers, and wants no key" };
+            let offer = if offers_runs(proxy, &client).await { OFFER } else { "" };
+            UpstreamFinding::Well(format!("{words}{offer}"))
+        }
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
-            UpstreamFinding::Well("it answers; whether it accepts the key shows when it is asked")
+            UpstreamFinding::Well("it answers; whether it accepts the key shows when it is asked".to_owned())
         }
         (status, _) if status.is_redirection() => {
             strange(format!("it sends us elsewhere ({}), where Talaria does not follow", status.as_u16()))
         }
         (status, _) => strange(format!("it answers with status {}", status.as_u16())),
     }
+}
+
+/// Whether the server could run turns in the background, and the configuration leaves the choice to us.
+async fn offers_runs(proxy: &ProxyConfig, client: &reqwest::Client) -> bool {
+    if proxy.upstream != UpstreamSetting::Auto {
+        return false;
+    }
+    let mut request = client.get(format!("{}/v1/capabilities", proxy.url.as_str()));
+    if let Some(key) = proxy.key.as_ref().and_then(client::bearer) {
+        request = request.header(AUTHORIZATION, key);
+    }
+    let Ok(response) = request.send().await else { return false };
+    let body = capabilities::body(response, capabilities::ANSWER).await;
+    matches!(body, Ok(Some(body)) if capabilities::offers_runs(&body))
 }
 
 /// Whether these words occur in an error or its sources.

@@ -184,7 +184,10 @@ async fn a_stop_before_the_server_answers_reaches_the_run_when_it_has_begun() {
     let end = async { tokio::join!(running, stopping).0 };
     assert_eq!(tokio::time::timeout(Duration::from_secs(20), end).await, Ok(Ok(TurnEnd::Stopped)));
     gate.open();
+    // The engine goes on with what is left.
+    proxy.abandon(&turn).expect("the run is yet to be stopped").await;
     upstream.has_requests("/v1/runs/run-7/stop", 1).await;
+    assert!(proxy.abandon(&turn).is_none());
 }
 
 /// Waits until the text is on disk, where a crash cannot lose it. Another process writes it, and nothing reports

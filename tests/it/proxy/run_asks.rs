@@ -106,14 +106,18 @@ async fn an_ask_that_timed_out_there_is_taken_back_here() {
     assert_eq!(told(&upstream), [] as [Value; 0]);
 }
 
-/// The answer to an ask that is over there would decide about the next one, which nobody has seen.
+/// The answer to an ask that is over there would decide about the next one, which nobody has seen. Where another ask may
+/// be open, everything is denied.
 #[tokio::test]
 async fn an_answer_that_comes_too_late_reaches_no_other_ask() {
-    for now in [
-        waits_for_approval(AT + 60.5),
-        state("waiting_for_approval", json!({ "last_event": "tool.completed", "updated_at": AT + 60.0 })),
-        state("running", json!({})),
-        Answer::unknown(),
+    let later = json!({ "last_event": "tool.completed", "updated_at": AT + 60.0 });
+    for (now, told_there) in [
+        (waits_for_approval(AT + 60.5), vec![deny_all()]),
+        (state("waiting_for_approval", later), vec![deny_all()]),
+        // Without a time nobody knows which ask it is.
+        (state("waiting_for_approval", json!({ "last_event": "approval.request" })), vec![deny_all()]),
+        (state("running", json!({})), vec![]),
+        (Answer::unknown(), vec![]),
     ] {
         let gate = Gate::new();
         let upstream = asking(&gate, &(text(" No.") + &*completed("Let me clean up. No."))).await;
@@ -125,10 +129,65 @@ async fn an_answer_that_comes_too_late_reaches_no_other_ask() {
             .room()
             .shows("The approval did not reach the agent server, which therefore denies this")
             .await;
+        upstream.has_requests("/approval", told_there.len()).await;
         gate.open();
         gateway.room().shows("bot   Let me clean up. No.").await;
-        assert_eq!(told(&upstream), [] as [Value; 0]);
+        assert_eq!(told(&upstream), told_there);
     }
+}
+
+/// The command may have run although nobody here was told so.
+#[tokio::test]
+async fn an_approval_whose_response_was_lost_is_not_called_denied() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, &(text(" Done.") + &*completed("Let me clean up. Done."))).await;
+    upstream
+        .answers_at("/approval", [Answer::bytes("").resets(), Answer::status(409, "{}")])
+        .answers_at("/v1/runs/run_1", [waits_for_approval(AT), state("running", json!({}))]);
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.room().says("@ann", "/approve").await;
+    gateway.room().shows("so it is not known whether this ran").await;
+    assert!(!gateway.room().now().contains("therefore denies"), "{}", gateway.room().now());
+    upstream.has_requests("/approval", 2).await;
+    gate.open();
+    gateway.room().shows("Done.").await;
+    assert_eq!(told(&upstream), [json!({ "choice": "once" }), deny_all()]);
+}
+
+/// hermes-agent would take the next approval for its oldest ask, which was denied here.
+#[tokio::test]
+async fn a_denial_that_did_not_arrive_is_repeated_before_anything_else_is_asked() {
+    let (gate, denied, end) = (Gate::new(), Gate::new(), Gate::new());
+    let upstream = asking(&gate, "").await;
+    let asking = [tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    let again = [tool_started("terminal"), asks("rm -rf /tmp/z", AT + 9.0), text("Hm. ")].concat();
+    let rest = text("Then not.") + &*completed("Hm. Then not.");
+    let stream = Answer::stream().sends(asking).waits(&gate).sends(again).waits(&end).sends(rest).ends();
+    let late = Answer::bytes("").waits(&denied).then(Answer::status(200, "{}"));
+    upstream
+        .answers_at("/events", [stream])
+        .answers_at("/v1/runs/run_1", [waits_for_approval(AT), waits_for_approval(AT + 9.0)])
+        .answers_at("/approval", [Answer::status(400, "{}"), late, Answer::status(409, "{}")]);
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.room().says("@ann", "/deny").await;
+    denied.is_reached().await;
+    gate.open();
+    gateway.room().shows("Hm.").await;
+    gateway.room().says("@ann", "/approve").await;
+    gateway.room().shows("Nothing is waiting for an answer here.").await;
+    denied.open();
+    upstream.has_requests("/approval", 3).await;
+    end.open();
+    gateway.room().shows("Then not.").await;
+    gateway.room().shows("Denied: the agent server asked for several permissions at once").await;
+    assert_eq!(told(&upstream), [json!({ "choice": "deny" }), deny_all(), deny_all()]);
+    assert!(!gateway.room().now().contains("/tmp/z"), "{}", gateway.room().now());
+}
+
+fn deny_all() -> Value {
+    json!({ "choice": "deny", "all": true })
 }
 
 #[tokio::test]
@@ -144,9 +203,44 @@ async fn of_two_asks_at_once_both_are_denied_and_the_room_is_told() {
     gate.open();
     gateway.room().shows("bot   Then not.").await;
     gateway.room().shows("Denied: the agent server asked for several permissions at once").await;
-    assert_eq!(told(&upstream), [json!({ "choice": "deny", "all": true })]);
+    assert_eq!(told(&upstream), [deny_all()]);
     gateway.room().says("@ann", "/approve").await;
     gateway.room().shows("Nothing is waiting for an answer here.").await;
+}
+
+/// As long as the server has not said that nothing is open there, an approval could be for a command that was denied.
+#[tokio::test]
+async fn until_it_is_known_that_everything_is_denied_nothing_more_is_asked() {
+    let (third, denied, end) = (Gate::new(), Gate::new(), Gate::new());
+    let both =
+        [tool_started("delegate_task"), asks("rm -rf /tmp/x", AT), asks("rm -rf /tmp/y", AT + 0.01)].concat();
+    let more = asks("rm -rf /tmp/z", AT + 9.0) + &*text("Hm. ");
+    let rest = text("Then not.") + &*completed("Hm. Then not.");
+    let stream = Answer::stream().sends(both).waits(&third).sends(more).waits(&end).sends(rest).ends();
+    let upstream = with_events(stream).await;
+    upstream.answers_at("/v1/runs/run_1", [waits_for_approval(AT + 9.0)]).answers_at(
+        "/approval",
+        [
+            Answer::status(503, ""),
+            Answer::bytes("").resets(),
+            Answer::status(401, ""),
+            Answer::bytes("").waits(&denied).then(Answer::status(200, "{}")),
+            Answer::status(409, "{}"),
+        ],
+    );
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "clean up").await;
+    denied.is_reached().await;
+    third.open();
+    gateway.room().shows("Hm.").await;
+    gateway.room().says("@ann", "/approve").await;
+    gateway.room().shows("Nothing is waiting for an answer here.").await;
+    denied.open();
+    upstream.has_requests("/approval", 5).await;
+    end.open();
+    gateway.room().shows("Then not.").await;
+    assert_eq!(told(&upstream), vec![deny_all(); 5]);
+    assert!(!gateway.room().now().contains("/tmp/z"), "{}", gateway.room().now());
 }
 
 #[tokio::test]
@@ -212,8 +306,46 @@ async fn an_ask_that_nobody_could_see_is_denied_and_the_room_is_told() {
         "bot   Then not.\n\nDenied: the agent server asked for permission while the connection",
     ))
     .await;
-    assert_eq!(told(&upstream), [json!({ "choice": "deny", "all": true })]);
+    assert_eq!(told(&upstream), [deny_all()]);
     assert_eq!(runs_begun(&upstream), 1);
+}
+
+/// The ask that people see has timed out there, and the server waits for the answer to another one.
+#[tokio::test]
+async fn an_unseen_ask_is_denied_although_an_older_one_is_open_here() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, "").await;
+    let stream = [text("Let me clean up."), tool_started("terminal"), asks("rm -rf /tmp/x", AT)].concat();
+    upstream
+        .answers_at("/events", [Answer::stream().sends(stream).waits(&gate).closes(), Answer::unknown()])
+        .answers_at("/v1/runs/run_1", [waits_for_approval(AT), waits_for_approval(AT + 70.0)]);
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gate.open();
+    upstream.has_requests("/approval", 1).await;
+    gateway.room().shows(GONE).await;
+    upstream.answers_at("/v1/runs/run_1", [has_completed("Then not.")]);
+    gateway.room().shows("Denied: the agent server asked for permission while the connection").await;
+    assert_eq!(told(&upstream), [deny_all()]);
+}
+
+/// The process that read its events died, and since then something else has happened there.
+#[tokio::test]
+async fn an_ask_that_may_be_open_after_a_restart_is_denied() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, "").await;
+    let mut gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.kill().await;
+    let later = json!({ "last_event": "tool.completed", "updated_at": AT + 2.0 });
+    upstream
+        .answers_at("/events", [Answer::unknown()])
+        .answers_at("/v1/runs/run_1", [state("waiting_for_approval", later)]);
+    gateway.restart().await;
+    upstream.has_requests("/approval", 1).await;
+    upstream.answers_at("/v1/runs/run_1", [has_completed("Then not.")]);
+    gateway.room().shows("Then not.").await;
+    assert_eq!(told(&upstream), [deny_all()]);
 }
 
 /// hermes-agent keeps the events of a run that nobody has read yet.

@@ -3,11 +3,14 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use talaria_platform::MediaKind;
 
 use super::scripted_runs::{
-    self as scripted, agent, begun, capabilities, completed, event, gateway, has_completed, runs_begun,
-    session, shown, state, text, upstream, user, with_events,
+    self as scripted, agent, begun, capabilities, completed, event, gateway, has_completed, health,
+    runs_begun, session, shown, state, text, tool_completed, tool_started, upstream, user, with_events,
+    with_tool,
 };
+use crate::support::room::file;
 use crate::support::upstream::{Answer, Gate, Upstream};
 
 /// Mark of an answer that is not there.
@@ -27,6 +30,30 @@ async fn a_cut_wire_ends_in_the_whole_answer() {
     room.shows("bot   It is 42.").await;
     assert_eq!((runs_begun(&upstream), room.ours().len()), (1, 1));
     assert_eq!(upstream.requests_to("/stop").len(), 0);
+}
+
+/// The state of a run has only its last message.
+#[tokio::test]
+async fn what_was_said_before_a_tool_call_is_not_lost_by_a_break() {
+    let kept = session(&[&[user("how much?")], &with_tool("Let me look.", "It is 42.")[..]].concat());
+    let whole = shown("bot   Let me look.\n\nIt is 42.");
+    for lost in [false, true] {
+        let steps = [text("Let me look. "), tool_started("terminal"), tool_completed("terminal", false)];
+        let upstream = with_events(Answer::stream().sends(steps.concat()).closes()).await;
+        upstream
+            .answers_at("/v1/runs/run_1", [if lost { Answer::unknown() } else { has_completed("It is 42.") }])
+            .answers_at("/messages", [Answer::status(502, ""), kept.clone()]);
+        let gateway = gateway(&upstream).await;
+        gateway.room().says("@ann", "how much?").await;
+        gateway.room().shows(&whole).await;
+    }
+    // A delta did not come.
+    let steps = [text("Let me look. "), tool_started("terminal"), text("\n\nIt 42."), completed("It is 42.")];
+    let upstream = with_events(Answer::events(steps.concat())).await;
+    upstream.answers_at("/messages", [kept]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows(&whole).await;
 }
 
 #[tokio::test]
@@ -114,6 +141,64 @@ async fn a_run_without_a_known_id_is_looked_for_in_the_session_and_never_begun_a
         let looks = upstream.requests_to("/messages");
         let path = format!("/api/sessions/{}/messages", sent(&upstream)["session_id"].as_str().unwrap());
         assert_eq!((runs_begun(&upstream), looks[0].path.as_str()), (1, path.as_str()));
+    }
+}
+
+/// The same question was answered before `/retry`, in a session that the server knows by another name.
+#[tokio::test]
+async fn a_lost_run_of_a_retried_question_is_looked_for_in_its_own_session() {
+    let upstream = with_events(Answer::events(completed("Heads."))).await;
+    upstream
+        .answers_at("/v1/runs", [begun(scripted::RUN), Answer::bytes("").resets()])
+        .answers_at("/messages", [session(&[user("Toss a coin"), agent("Tails.", "stop")])]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "Toss a coin").await;
+    gateway.room().shows("bot   Heads.").await;
+    gateway.room().says("@ann", "/retry").await;
+    gateway.room().shows("bot   Tails.").await;
+    assert_eq!(runs_begun(&upstream), 2);
+}
+
+/// hermes-agent keeps the words of a message and a mark for each picture.
+#[tokio::test]
+async fn a_lost_run_with_a_picture_is_looked_for_too() {
+    let upstream = upstream().await;
+    upstream
+        .answers_at("/v1/runs", [Answer::bytes("").resets()])
+        .answers_at("/messages", [session(&[user("what is it?\n[screenshot]"), agent("A cat.", "stop")])]);
+    let gateway = gateway(&upstream).await;
+    gateway.chat().keeps("cat", b"\x89PNG\r\n\x1a\nand so on");
+    let room = gateway.room();
+    room.brings("@ann", "what is it?", vec![file("cat", MediaKind::Image, "cat.png")]).await;
+    room.shows("bot   A cat.").await;
+    assert_eq!(runs_begun(&upstream), 1);
+}
+
+/// The request never arrived, for example because the process died before it was sent.
+#[tokio::test]
+async fn a_run_that_never_began_frees_the_room_within_seconds() {
+    let upstream = upstream().await;
+    upstream
+        .answers_at("/v1/runs", [Answer::bytes("").resets()])
+        .answers_at("/messages", [session(&[])])
+        .answers_at("/health/detailed", [health(1), health(0)]);
+    let gateway = gateway(&upstream).await;
+    let asked = Instant::now();
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("It may have run all the same; /retry runs it again.").await;
+    assert!(asked.elapsed().as_secs() < 10, "{:?}", asked.elapsed());
+    assert!(upstream.requests_to("/health/detailed").len() >= 3, "an idle server is looked at twice");
+}
+
+/// Somebody mends the key while the run goes on.
+#[tokio::test]
+async fn a_server_that_does_not_know_our_key_for_a_while_is_asked_again() {
+    for code in [401, 403] {
+        let upstream = with_events(cut()).await;
+        upstream.answers_at("/v1/runs/run_1", [Answer::status(code, ""), has_completed("It is 42.")]);
+        let gateway = gateway(&upstream).await;
+        gateway.room().says("@ann", "how much?").await;
+        gateway.room().shows("bot   It is 42.").await;
     }
 }
 

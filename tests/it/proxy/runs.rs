@@ -1,12 +1,16 @@
 //! Turns as runs of the agent server, where it announces them.
 
 use serde_json::json;
+use talaria_platform::MediaKind;
 
 use super::scripted_runs::{
     self as scripted, agent, begun, completed, event, gateway, repeated, runs_begun, session, shown, state,
     text, tool_completed, tool_started, upstream, user, with_events,
 };
-use crate::support::relay::{relay, relay_as};
+use crate::support::binary::Talaria;
+use crate::support::gateway::{Setup, TestGateway};
+use crate::support::relay::{proxy, relay, relay_as};
+use crate::support::room::file;
 use crate::support::upstream::{Answer, Gate};
 
 /// A whole stream of these events.
@@ -56,6 +60,21 @@ async fn a_server_that_only_announces_runs_is_asked_for_streams() {
 }
 
 #[tokio::test]
+async fn the_operator_is_told_where_runs_could_be_chosen() {
+    let upstream = upstream().await;
+    for (file, says) in
+        [("", true), ("gateway: {upstream: plain}\n", false), ("gateway: {upstream: runs}\n", false)]
+    {
+        let talaria = Talaria::new().var("GATEWAY_PROXY_URL", &upstream.url()).config(file);
+        let ended = talaria.does(["check"]).await;
+        assert_eq!(ended.out.contains("It could run turns in the background"), says, "{file}: {}", ended.out);
+        let agent = proxy(&upstream.url(), None, file);
+        agent.learn_abilities().await;
+        assert_eq!(agent.operator_lines().len(), usize::from(says), "{file}");
+    }
+}
+
+#[tokio::test]
 async fn the_configuration_can_choose() {
     let upstream = upstream().await;
     let gateway = relay_as(&upstream.url(), None, "gateway: {upstream: plain}\n").await;
@@ -71,7 +90,7 @@ async fn the_configuration_can_choose() {
 }
 
 #[tokio::test]
-async fn tools_are_steps_and_their_subjects_are_not_told() {
+async fn tools_are_steps_with_their_subjects() {
     let (gate, end) = (Gate::new(), Gate::new());
     let first = [text("Let me look."), repeated("Let me look."), tool_started("terminal")].concat();
     let second = [tool_completed("terminal", false), text("\n\nIt is 42."), completed("It is 42.")].concat();
@@ -80,7 +99,7 @@ async fn tools_are_steps_and_their_subjects_are_not_told() {
     let gateway = gateway(&upstream).await;
     let room = gateway.room();
     room.says("@ann", "how much?").await;
-    room.shows("terminal").await;
+    room.shows("⚙️ terminal: `cargo test --key ").await;
     assert!(!room.now().contains("canary"), "{}", room.now());
     gate.open();
     room.shows(&shown("bot   Let me look.\n\nIt is 42.")).await;
@@ -168,6 +187,64 @@ async fn stop_ends_a_silent_run() {
     room.shows("(stopped)").await;
     assert_eq!(upstream.requests_to("/stop")[0].method, "POST");
     assert_eq!(runs_begun(&upstream), 1);
+}
+
+/// hermes-agent says 404 of a run that is over; anybody between us and it may say so too.
+#[tokio::test]
+async fn a_stop_that_does_not_find_a_running_run_is_told_again() {
+    let gate = Gate::new();
+    let upstream = with_events(Answer::stream().waits(&gate).hangs()).await;
+    upstream
+        .answers_at("/stop", [Answer::unknown(), Answer::status(401, ""), Answer::status(200, "{}")])
+        .answers_at("/v1/runs/run_1", [state("running", json!({}))]);
+    let gateway = gateway(&upstream).await;
+    let room = gateway.room();
+    room.says("@ann", "think").await;
+    gate.is_reached().await;
+    room.says("@ann", "/stop").await;
+    upstream.has_requests("/stop", 3).await;
+    room.shows("(stopped)").await;
+}
+
+#[tokio::test]
+async fn a_stop_outlives_a_crash() {
+    let gate = Gate::new();
+    let upstream = with_events(Answer::stream().sends(text("Well, ")).waits(&gate).hangs()).await;
+    upstream.answers_at("/stop", [Answer::status(503, "")]);
+    let mut gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "think").await;
+    gateway.room().shows("Well,").await;
+    gateway.room().says("@ann", "/stop").await;
+    upstream.has_requests("/stop", 1).await;
+    gateway.kill().await;
+    let before = upstream.requests_to("/stop").len();
+    upstream.answers_at("/stop", [Answer::status(200, "{}")]);
+    gateway.restart().await;
+    gateway.room().shows("(stopped)").await;
+    assert_eq!(upstream.requests_to("/stop").len(), before + 1);
+    assert_eq!(upstream.requests_to("/stop")[before].path, "/v1/runs/run_1/stop");
+    assert_eq!((runs_begun(&upstream), upstream.requests_to("/events").len()), (1, 1), "nobody reads on");
+}
+
+#[tokio::test]
+async fn files_go_by_a_stream_with_our_own_history() {
+    let upstream = with_events(events(&[completed("Hello Ann.")])).await;
+    let agent = proxy(&upstream.url(), None, "gateway: {upstream: runs}\n");
+    let gateway = TestGateway::with(Setup { agent: Some(agent), files: true, ..Setup::default() }).await;
+    gateway.chat().keeps("map", b"%PDF-1.7 and so on");
+    let room = gateway.room();
+    room.says("@ann", "I am Ann").await;
+    room.shows("bot   Hello Ann.").await;
+    room.brings("@ann", "where am I?", vec![file("map", MediaKind::File, "map.pdf")]).await;
+    room.shows("bot   ok").await;
+    let prompt = upstream.prompt();
+    let messages = &prompt.json()["messages"];
+    assert_eq!(
+        (&messages[1]["content"], &messages[2]["content"]),
+        (&json!("I am Ann"), &json!("Hello Ann."))
+    );
+    // With the session the server would read its own history, and that has nothing of a conversation that `/undo` changed.
+    assert_eq!(prompt.header("x-hermes-session-id"), None);
 }
 
 #[tokio::test]

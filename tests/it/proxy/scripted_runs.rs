@@ -75,7 +75,7 @@ pub fn repeated(text: &str) -> String {
 }
 
 pub fn tool_started(tool: &str) -> String {
-    event("tool.started", json!({ "tool": tool, "preview": "secret-canary" }))
+    event("tool.started", json!({ "tool": tool, "preview": "cargo test --key sk-secret-canary-0123456789" }))
 }
 
 pub fn tool_completed(tool: &str, error: bool) -> String {
@@ -141,6 +141,24 @@ pub fn user(text: &str) -> Value {
 
 pub fn agent(text: &str, finish_reason: &str) -> Value {
     json!({ "role": "assistant", "content": text, "finish_reason": finish_reason })
+}
+
+/// The messages of an answer with a tool call.
+pub fn with_tool(before: &str, after: &str) -> [Value; 3] {
+    [
+        json!({
+            "role": "assistant", "content": before, "tool_calls": [{ "id": "call_1" }],
+            "finish_reason": "tool_calls",
+        }),
+        json!({ "role": "tool", "content": "{\"output\": \"42\"}" }),
+        agent(after, "stop"),
+    ]
+}
+
+/// hermes-agent's description of its health with so many runs under way.
+pub fn health(runs: usize) -> Answer {
+    let queues = json!({ "background_queues": { "status": "ok", "active_api_runs": runs } });
+    Answer::status(200, &json!({ "readiness": { "checks": queues } }).to_string())
 }
 
 /// Text of several paragraphs as a room shows it.

@@ -110,11 +110,19 @@ impl HermesProcess {
     }
 
     async fn answers(&self) -> std::io::Result<bool> {
+        Ok(self.tells("/health").await?.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The response to a small request, with its head.
+    async fn tells(&self, path: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.address()).await?;
-        stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
-        Ok(answer.starts_with("HTTP/1.1 200"))
+        Ok(answer)
     }
 
     /// Kills it, as `kill -9` does.
@@ -124,19 +132,16 @@ impl HermesProcess {
         process.dies().await;
     }
 
-    /// Waits until its log has these words.
-    pub async fn logs(&self, words: &str) {
-        let logs = async {
-            while !self.log().contains(words) {
+    /// Waits until no run is under way there.
+    pub async fn runs_nothing(&self) {
+        let idle = async {
+            while !self.tells("/health/detailed").await.unwrap_or_default().contains("\"active_api_runs\": 0")
+            {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let logs = tokio::time::timeout(PATIENCE, logs).await;
-        assert!(logs.is_ok(), "hermes-agent should have logged {words:?}\n{}", self.log());
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.home.path().join("logs/agent.log")).unwrap_or_default()
+        let idle = tokio::time::timeout(PATIENCE, idle).await;
+        assert!(idle.is_ok(), "hermes-agent should have ended its runs\n{}", self.so_far());
     }
 
     /// Its output so far.

@@ -17,6 +17,7 @@ mod it {
 }
 
 mod breaks;
+mod facts;
 mod hermes_process;
 mod irc_server;
 mod proxy_mode;

@@ -3,11 +3,13 @@
 //! - `count 60` makes the answer as many pieces long; otherwise it has eight.
 //! - `hold after 5` makes the answer wait after so many pieces until the test releases it, the first time it is
 //!   asked.
+//! - `hold before the tool` makes it wait between its words before a tool and the call.
 //! - `use a tool` makes the model call the tool `terminal` before it answers.
 //! - `remove /some/folder` makes the model call it with a command that hermes-agent asks about.
 //! - `fail` is answered with an error.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +86,13 @@ impl ScriptedModel {
         said.filter_map(|message| message["content"].as_str()).map(str::to_owned).collect()
     }
 
+    /// The messages of the last request for a turn, without the system message.
+    pub fn last_messages(&self) -> Vec<Value> {
+        let asked = self.shared.asked.borrow();
+        let last = asked.last().expect("it was asked something");
+        last.iter().filter(|message| message["role"] != "system").cloned().collect()
+    }
+
     /// From now on answers wait where their prompt says so.
     pub fn holds(&self) {
         self.shared.open.send_replace(false);
@@ -99,6 +108,11 @@ impl ScriptedModel {
     /// Releases waiting answers.
     pub fn goes_on(&self) {
         self.shared.open.send_replace(true);
+    }
+
+    /// Number of readers that have left in the middle of an answer.
+    pub fn left(&self) -> usize {
+        *self.shared.left.borrow()
     }
 
     /// Waits until so many readers have left in the middle of an answer.
@@ -160,17 +174,20 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
     if prompt.contains("use a tool") && !after_tool {
-        return call_tool(shared, stream, "echo 42").await;
+        return call_tool(shared, stream, &prompt, "echo 42").await;
     }
     if let Some((_, folder)) = prompt.split_once("remove ")
         && !after_tool
     {
-        return call_tool(shared, stream, &format!("rm -rf {folder}")).await;
+        return call_tool(shared, stream, &prompt, &format!("rm -rf {folder}")).await;
     }
     let hold = number_behind("hold after ", &prompt);
     for (index, piece) in pieces(&prompt).iter().enumerate() {
         if hold == Some(index) {
-            wait(shared, &prompt).await;
+            tokio::select! {
+                () = wait(shared, &prompt) => {}
+                error = is_left(stream) => return Err(error),
+            }
         }
         chunk(stream, &json!({ "content": piece }), None).await?;
         if hold.is_some() {
@@ -182,6 +199,21 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
+/// Returns when the reader has closed the connection.
+async fn is_left(stream: &TcpStream) -> std::io::Error {
+    loop {
+        if let Err(error) = stream.readable().await {
+            return error;
+        }
+        match stream.try_read(&mut [0; 64]) {
+            Ok(0) => return ErrorKind::ConnectionReset.into(),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return error,
+        }
+    }
+}
+
 /// Waits until the test releases the answer; does not wait when the prompt is repeated.
 async fn wait(shared: &Shared, prompt: &str) {
     let mut open = shared.open.subscribe();
@@ -190,7 +222,12 @@ async fn wait(shared: &Shared, prompt: &str) {
     }
 }
 
-async fn call_tool(shared: &Shared, stream: &mut TcpStream, command: &str) -> std::io::Result<()> {
+async fn call_tool(
+    shared: &Shared,
+    stream: &mut TcpStream,
+    prompt: &str,
+    command: &str,
+) -> std::io::Result<()> {
     let id = {
         let mut called = shared.tools_called.lock();
         *called += 1;
@@ -200,6 +237,9 @@ async fn call_tool(shared: &Shared, stream: &mut TcpStream, command: &str) -> st
     let function = json!({ "name": "terminal", "arguments": arguments });
     let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
     chunk(stream, &json!({ "content": "Let me look. " }), None).await?;
+    if prompt.contains("hold before the tool") {
+        wait(shared, prompt).await;
+    }
     chunk(stream, &json!({ "tool_calls": [call] }), None).await?;
     chunk(stream, &json!({}), Some("tool_calls")).await?;
     stream.write_all(b"data: [DONE]\n\n").await?;

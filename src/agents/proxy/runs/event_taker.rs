@@ -18,9 +18,13 @@ use crate::openai::event_stream::EventTaker;
 use crate::openai::hashed_text::HashedText;
 use crate::openai::sse::SseEvent;
 use crate::openai::wire::ErrorBody;
+use crate::util::{clip, mask_secrets};
 
 /// Tool calls that run at once and are remembered. A server that never ends its calls must not fill the memory.
 const RUNNING: usize = 100;
+
+/// Bytes of the subject of a tool call that are looked at. Rooms show less.
+const SUBJECT: usize = 512;
 
 /// Bytes of a message that are compared with what the server calls its reasoning.
 const OPENING: usize = 4 * 1024;
@@ -43,6 +47,8 @@ pub struct RunProgress {
     /// The last message is known to be whole: hermes-agent names it again behind its text, but not if a length limit
     /// has cut it.
     pub is_whole: bool,
+    /// Output of the run that its deltas do not have: not all of them came, or they came in an earlier try.
+    pub unsaid: Option<String>,
     /// All text.
     said: TrimmedText,
     /// The text since the last tool call, which is what the run calls its output.
@@ -141,19 +147,17 @@ impl RunEventTaker<'_> {
         self.approvals.hear_unnamed(ask, self.steps.latest(), (self.run, self.runs), self.attempt, out);
     }
 
-    /// Compares the text so far with the run's own.
-    fn take_output(&self, output: &str, out: &dyn AgentOutput) {
-        let progress = &self.progress;
-        if output.trim().is_empty() {
-            return;
-        }
-        if !self.is_live() {
-            out.replace_text(output);
+    /// Compares the text so far with the run's own, which is only its last message.
+    fn take_output(&mut self, output: &str, out: &dyn AgentOutput) {
+        let is_live = self.is_live();
+        let progress = &mut self.progress;
+        if !is_live {
+            progress.unsaid = Some(output.to_owned());
         } else if progress.said.is_empty() {
-            out.emit(TurnEvent::Text(output));
-        } else if !progress.message.is(output) && !progress.said.is(output) {
+            out.emit(TurnEvent::Text(output.trim_start()));
+        } else if !output.trim().is_empty() && !progress.message.is(output) && !progress.said.is(output) {
             tracing::info!("the output of the run differs from its deltas");
-            out.replace_text(output);
+            progress.unsaid = Some(output.to_owned());
         }
     }
 
@@ -190,7 +194,7 @@ struct StepsState {
 }
 
 impl RunSteps {
-    fn begin(&self, ToolCall { tool, id }: ToolCall<'_>) -> Step {
+    fn begin(&self, ToolCall { tool, id, preview }: ToolCall<'_>) -> Step {
         let mut state = self.state.lock();
         state.count += 1;
         let id = id.map_or_else(|| format!("{}-{tool}", state.count), |id| id.into_owned());
@@ -198,7 +202,9 @@ impl RunSteps {
             state.running.remove(0);
         }
         state.running.push((id.clone(), tool.clone().into_owned()));
-        Step { id, title: tool.into_owned(), detail: None, state: StepState::Running }
+        let preview = preview.filter(|preview| !preview.trim().is_empty());
+        let detail = preview.map(|preview| mask_secrets(clip(&preview, SUBJECT)));
+        Step { id, title: tool.into_owned(), detail, state: StepState::Running }
     }
 
     /// Without an id, the first running call of the tool has ended.
@@ -268,7 +274,7 @@ mod tests {
     }
 
     fn call(tool: &str, id: Option<&'static str>) -> ToolCall<'static> {
-        ToolCall { tool: tool.to_owned().into(), id: id.map(Into::into) }
+        ToolCall { tool: tool.to_owned().into(), id: id.map(Into::into), preview: None }
     }
 
     #[test]

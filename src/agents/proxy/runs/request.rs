@@ -12,6 +12,9 @@ use crate::openai::wire::{CompletionRequest, chat_messages};
 /// The beginning of every stored request for a run. Requests for chat completions begin with other fields.
 const BEGINNING: &[u8] = br#"{"input":"#;
 
+/// The place of a picture in a message that hermes-agent keeps.
+const PICTURE: &str = "[screenshot]";
+
 /// Body of `POST /v1/runs`. `input` comes first; see [`BEGINNING`].
 #[derive(Serialize)]
 struct RunBody<'a> {
@@ -53,10 +56,17 @@ pub fn addressed(request: &[u8], session: &SessionId) -> Vec<u8> {
     [field.as_bytes(), rest].concat()
 }
 
-/// The prompt of a stored request for a run, if it is only text.
+/// The prompt of a stored request for a run, as its server keeps it: hermes-agent replaces each picture by
+/// [`PICTURE`].
 pub fn prompt(request: &[u8]) -> Option<String> {
     let request: Value = serde_json::from_slice(request).ok()?;
-    Some(request.get("input")?.as_str()?.to_owned())
+    let input = request.get("input")?;
+    if let Some(text) = input.as_str() {
+        return Some(text.to_owned());
+    }
+    let parts = input.get(0)?.get("content")?.as_array()?;
+    let lines = parts.iter().map(|part| part.get("text").and_then(Value::as_str).unwrap_or(PICTURE));
+    Some(lines.collect::<Vec<_>>().join("\n"))
 }
 
 #[cfg(test)]
@@ -105,7 +115,7 @@ mod tests {
         let question = CompletionRequest { prompt: "see", images: &images, ..Default::default() };
         let stored = run_request("m", &question);
         assert!(is_run(&stored));
-        assert_eq!(prompt(&stored), None);
+        assert_eq!(prompt(&stored).as_deref(), Some("see\n[screenshot]"));
         let stored: Value = serde_json::from_slice(&stored).unwrap();
         let parts = json!([
             { "type": "text", "text": "see" },

@@ -40,6 +40,8 @@ pub struct ToolCall<'a> {
     pub tool: Cow<'a, str>,
     /// The server's id of the call. hermes-agent has none.
     pub id: Option<Cow<'a, str>>,
+    /// The subject of the call in a few words, such as the beginning of a command.
+    pub preview: Option<Cow<'a, str>>,
 }
 
 /// An ask that the server gives no id.
@@ -69,6 +71,8 @@ struct RawEvent<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::label")]
     tool_call_id: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
+    preview: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     output: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     command: Option<Cow<'a, str>>,
@@ -94,13 +98,17 @@ impl<'a> RunEvent<'a> {
             return Ok(None);
         }
         let failed = raw.failed();
-        let RawEvent { event, delta, text, tool, tool_call_id, output, command, description, .. } = raw;
-        let call = |tool: Option<_>, id| ToolCall { tool: tool.unwrap_or_default(), id };
+        let RawEvent {
+            event, delta, text, tool, tool_call_id, preview, output, command, description, ..
+        } = raw;
+        let call = |tool: Option<_>, id, preview| ToolCall { tool: tool.unwrap_or_default(), id, preview };
         Ok(match event.as_deref() {
             Some("message.delta") => delta.filter(|text| !text.is_empty()).map(Self::Text),
             Some("reasoning.available") => Some(Self::Reasoning(text.unwrap_or_default())),
-            Some("tool.started") => Some(Self::ToolStarted(call(tool, tool_call_id))),
-            Some("tool.completed") => Some(Self::ToolCompleted { call: call(tool, tool_call_id), failed }),
+            Some("tool.started") => Some(Self::ToolStarted(call(tool, tool_call_id, preview))),
+            Some("tool.completed") => {
+                Some(Self::ToolCompleted { call: call(tool, tool_call_id, None), failed })
+            }
             Some(name @ ("approval.request" | "approval.responded")) if raw.approval_id.is_some() => {
                 ApprovalEvent::parse(name, data).map(Self::Named)
             }
@@ -146,10 +154,10 @@ mod tests {
     fn what_hermes_sends_is_understood() {
         let text = r#"{"event": "message.delta", "run_id": "run_1", "timestamp": 1.5, "delta": "part "}"#;
         assert_eq!(read(text), Some(RunEvent::Text("part ".into())));
-        let tool = ToolCall { tool: "terminal".into(), id: None };
+        let tool = ToolCall { tool: "terminal".into(), id: None, preview: Some("ls".into()) };
         let started = r#"{"event": "tool.started", "run_id": "run_1", "tool": "terminal", "preview": "ls"}"#;
         assert_eq!(read(started), Some(RunEvent::ToolStarted(tool)));
-        let tool = ToolCall { tool: "terminal".into(), id: None };
+        let tool = ToolCall { tool: "terminal".into(), ..ToolCall::default() };
         let ended = r#"{"event": "tool.completed", "tool": "terminal", "duration": 2.0, "error": true}"#;
         assert_eq!(read(ended), Some(RunEvent::ToolCompleted { call: tool, failed: true }));
         let asked = r#"{"command": "rm -rf /tmp/x", "pattern_key": "delete", "description": "delete in root path",

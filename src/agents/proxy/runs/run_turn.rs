@@ -5,8 +5,11 @@
 //!
 //! The events have one reader, and are gone when it leaves. So a try that did not begin the run trusts only the state of
 //! the run, which it asks for again and again. It reads the events beside that, because they may still bring asks.
+//!
+//! The state has only the last message of an answer. What was said before its tool calls is in the session.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,16 +17,18 @@ use reqwest::Response;
 use reqwest::header::ACCEPT;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use talaria_platform::{Backoff, CancellationToken};
+use talaria_platform::{Backoff, BoxFuture, CancellationToken};
 use tokio::time::Instant;
 
 use super::UpstreamRunId;
 use super::event_taker::{RunEventTaker, RunProgress, RunSteps, cancelled, failure};
 use super::request::addressed;
 use super::status::{NoStatus, RunState, RunStatus};
+use super::stop_work::StopWork;
 use crate::agent::{AgentError, AgentErrorKind, AgentOutput, AgentTurn, AttemptKind, TurnEnd, TurnEvent};
 use crate::agents::proxy::approvals::PendingApprovals;
 use crate::agents::proxy::capabilities::{ANSWER, body};
+use crate::agents::proxy::protocol::TurnProtocol;
 use crate::agents::proxy::{ProxyAgent, WHO};
 use crate::i18n::TextKey;
 use crate::openai::error;
@@ -65,12 +70,21 @@ enum NotBegun {
 
 /// End of a stream of events.
 enum EventsEnd {
-    /// The turn is over. `is_whole`: see [`RunProgress::is_whole`].
-    Over { end: Result<TurnEnd, AgentError>, is_whole: bool },
+    /// The turn is over.
+    Over { end: Result<TurnEnd, AgentError>, text: FinalText },
     /// The stream broke off.
     Broken(AgentError),
     /// There is no stream.
     Absent,
+}
+
+/// What is known of the text of an answer when its run has ended.
+#[derive(Default)]
+struct FinalText {
+    /// See [`RunProgress::is_whole`].
+    is_whole: bool,
+    /// See [`RunProgress::unsaid`].
+    unsaid: Option<String>,
 }
 
 /// Id of the run of a turn, if an earlier try or process has stored it.
@@ -96,7 +110,7 @@ impl ProxyAgent {
                     approvals.begun(Some(run.clone()));
                     // On disk before anything else: without its id nobody finds the run again.
                     if let Err(error) = out.store_upstream(json!(report)).await {
-                        self.abandon_run(turn);
+                        self.stop_run(turn).await;
                         return Err(error);
                     }
                     failpoint("run.begun");
@@ -121,22 +135,51 @@ impl ProxyAgent {
             never = &mut attending => match never {},
         };
         match &end {
-            Ok(TurnEnd::Stopped) => self.abandon_run(turn),
+            Ok(TurnEnd::Stopped) => self.stop_run(turn).await,
             Ok(_) => approvals.ended(),
             // The memory is full, or nobody reads: the run must not go on for nobody.
-            Err(error) if error.words == TextKey::BrokeNoRoom.into() => self.abandon_run(turn),
+            Err(error) if error.words == TextKey::BrokeNoRoom.into() => self.stop_run(turn).await,
             Err(_) => {}
         }
         end
     }
 
-    /// Tells the upstream to stop the run of a turn, if it has one.
-    pub(in crate::agents::proxy) fn abandon_run(&self, turn: &AgentTurn) {
+    /// Tells the upstream to stop the run of a turn, if it has one. If this is dropped first, the work is left with the
+    /// turn.
+    pub(in crate::agents::proxy) async fn stop_run(&self, turn: &AgentTurn) {
+        self.need_stop(turn).done().await;
+    }
+
+    /// The work of telling the upstream to stop the run of a turn, as far as it is not done. `None` if there is no run that
+    /// may go on.
+    pub(in crate::agents::proxy) fn stop_work(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        self.need_stop(turn).take()
+    }
+
+    fn need_stop(&self, turn: &AgentTurn) -> Arc<StopWork> {
+        let work = turn.scratch.get_or_default::<StopWork>();
         let approvals = turn.scratch.get_or_default::<PendingApprovals>();
         if let Some(run) = approvals.run().or_else(|| stored_run(turn)) {
             approvals.ended();
-            self.runs().stop(&run);
+            let runs = self.runs();
+            work.put(async move { runs.tell_to_stop(&run).await });
         }
+        work
+    }
+
+    /// Leaves the work of stopping a run whose id is not known yet with the turn. `beginning` returns the id as soon as
+    /// the run has begun. People do not wait for that.
+    pub(in crate::agents::proxy) fn stop_when_begun(
+        &self,
+        turn: &AgentTurn,
+        beginning: impl Future<Output = Option<UpstreamRunId>> + Send + 'static,
+    ) {
+        let runs = self.runs();
+        turn.scratch.get_or_default::<StopWork>().put(async move {
+            if let Some(run) = beginning.await {
+                runs.tell_to_stop(&run).await;
+            }
+        });
     }
 
     /// Begins a run. `None` if the turn was stopped first.
@@ -148,13 +191,14 @@ impl ProxyAgent {
     ) -> Result<Option<UpstreamRunId>, AgentError> {
         let body = addressed(&request, &turn.session);
         drop(request);
-        let request = self.client.post(self.url("/v1/runs")).headers(self.headers(turn)).body(body);
+        let request =
+            self.client.post(self.url("/v1/runs")).headers(self.headers(turn, TurnProtocol::Runs)).body(body);
         // Boxed: the future that sends a request is large, and gone when the run has begun.
         let mut beginning = Box::pin(begun(request.send(), self.config.timeouts.first_byte));
         let begun = tokio::select! {
             begun = &mut beginning => begun,
             () = stop.cancelled() => {
-                self.runs().stop_when_begun(async move { beginning.await.ok() });
+                self.stop_when_begun(turn, async move { beginning.await.ok() });
                 return Ok(None);
             }
         };
@@ -181,8 +225,8 @@ impl ProxyAgent {
     ) -> Result<TurnEnd, AgentError> {
         if turn.attempt == AttemptKind::First {
             match self.read_events(turn, run, approvals, out, stop).await {
-                EventsEnd::Over { end: Ok(TurnEnd::Done), is_whole: false } => {
-                    return Ok(self.end_of_whole(turn).await);
+                EventsEnd::Over { end: Ok(TurnEnd::Done), text } => {
+                    return Ok(self.settle_text(turn, text, out).await);
                 }
                 EventsEnd::Over { end, .. } => return end,
                 EventsEnd::Broken(error) => return Err(error),
@@ -213,18 +257,18 @@ impl ProxyAgent {
         let end = loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => break Ok(TurnEnd::Stopped),
+                () = stop.cancelled() => break Ok((TurnEnd::Stopped, FinalText::default())),
                 end = &mut state => break end,
                 end = &mut events, if reads => match end {
-                    EventsEnd::Over { end, .. } => break end,
+                    EventsEnd::Over { end, text } => break end.map(|end| (end, text)),
                     EventsEnd::Broken(_) | EventsEnd::Absent => reads = false,
                 },
             }
         };
         out.emit(TurnEvent::Notice(None));
-        match end {
-            Ok(TurnEnd::Done) => Ok(self.end_of_whole(turn).await),
-            end => end,
+        match end? {
+            (TurnEnd::Done, text) => Ok(self.settle_text(turn, text, out).await),
+            (end, _) => Ok(end),
         }
     }
 
@@ -243,7 +287,9 @@ impl ProxyAgent {
         let mut opening = Box::pin(tokio::time::timeout(self.config.timeouts.first_byte, request));
         let opened = tokio::select! {
             opened = &mut opening => opened,
-            () = stop.cancelled() => return EventsEnd::Over { end: Ok(TurnEnd::Stopped), is_whole: false },
+            () = stop.cancelled() => {
+                return EventsEnd::Over { end: Ok(TurnEnd::Stopped), text: FinalText::default() };
+            }
         };
         drop(opening);
         let response = match opened {
@@ -276,7 +322,10 @@ impl ProxyAgent {
                 // However the reading ended, the run goes on.
                 _ => EventsEnd::Broken(error::broken_as(error)),
             },
-            end => EventsEnd::Over { end, is_whole: taker.progress.is_whole },
+            end => {
+                let RunProgress { is_whole, unsaid, .. } = taker.progress;
+                EventsEnd::Over { end, text: FinalText { is_whole, unsaid } }
+            }
         }
     }
 
@@ -287,25 +336,25 @@ impl ProxyAgent {
         run: &UpstreamRunId,
         approvals: &PendingApprovals,
         out: &dyn AgentOutput,
-    ) -> Result<TurnEnd, AgentError> {
+    ) -> Result<(TurnEnd, FinalText), AgentError> {
         let (runs, mut backoff, mut answered) = (self.runs(), PAUSES, Instant::now());
         let (mut unseen, mut told) = (UnseenAsk::default(), false);
         loop {
-            match runs.status(run).await.map(RunStatus::state) {
+            let state = runs.status(run).await.map(RunStatus::state);
+            if let Ok(state) = &state
+                && unseen.must_be_declined(state, approvals)
+            {
+                approvals.decline_unseen(run, &runs, out);
+            }
+            match state {
                 Ok(RunState::Completed { output, usage }) => {
                     usage.into_iter().for_each(|usage| out.emit(TurnEvent::Usage(usage)));
-                    out.replace_text(&output);
-                    return Ok(TurnEnd::Done);
+                    let text = FinalText { is_whole: false, unsaid: Some(output) };
+                    return Ok((TurnEnd::Done, text));
                 }
                 Ok(RunState::Failed(why)) => return Err(failure(&why)),
                 Ok(RunState::Cancelled) => return Err(cancelled()),
-                Ok(RunState::Working) => answered = Instant::now(),
-                Ok(RunState::Asks { at }) => {
-                    answered = Instant::now();
-                    if !approvals.is_asking() && unseen.must_be_declined(at) && runs.decline_all(run).await {
-                        out.emit(TurnEvent::Remark(TextKey::RunDeclinedUnseen.into()));
-                    }
-                }
+                Ok(RunState::Working | RunState::Asks { .. } | RunState::MayAsk) => answered = Instant::now(),
                 // The process that ran it has ended, or it ended long ago. The session may have the answer.
                 Err(NoStatus::Gone) => {
                     turn.scratch.get_or_default::<ForgottenRun>();
@@ -326,10 +375,21 @@ impl ProxyAgent {
         }
     }
 
-    /// How a run ended that calls itself completed. hermes-agent says so of an answer that a length limit has cut, too;
-    /// its transcript knows better.
-    async fn end_of_whole(&self, turn: &AgentTurn) -> TurnEnd {
-        match self.is_cut_by_length(&turn.session).await {
+    /// Shows the whole text of a run that calls itself completed, and says how it ended. hermes-agent calls an answer
+    /// completed that a length limit has cut, too, and its output is only the last message. Its session knows better.
+    async fn settle_text(&self, turn: &AgentTurn, text: FinalText, out: &dyn AgentOutput) -> TurnEnd {
+        if text.is_whole && text.unsaid.is_none() {
+            return TurnEnd::Done;
+        }
+        let kept = self.last_answer(&turn.session).await;
+        if let Some(output) = &text.unsaid {
+            match kept.as_ref().and_then(|kept| kept.whole(output)) {
+                Some(whole) => out.replace_text(&whole),
+                None if output.trim().is_empty() => {}
+                None => out.replace_text(output),
+            }
+        }
+        match kept.is_some_and(|kept| kept.is_cut) {
             true => TurnEnd::Limit,
             false => TurnEnd::Done,
         }
@@ -340,17 +400,33 @@ impl ProxyAgent {
     }
 }
 
-/// An ask that nobody here has seen.
+/// Looks for asks at the upstream that nobody here has seen.
 #[derive(Default)]
 struct UnseenAsk {
-    /// The time of the ask that waited at the last look.
+    /// There was a look before.
+    has_looked: bool,
+    /// The time of the ask that waited at the last look, if nobody is asked about it.
     waits: Option<Option<f64>>,
 }
 
 impl UnseenAsk {
-    /// Whether the ask has waited since the last look. Its event may come a moment later than the state.
-    fn must_be_declined(&mut self, at: Option<f64>) -> bool {
-        self.waits.replace(at) == Some(at)
+    /// Takes the state of the run at one look. An ask counts as unseen at the second look: its event may come a moment
+    /// later than the state. Before the first look events may have been missed, so an ask that may be open is unseen.
+    fn must_be_declined(&mut self, state: &RunState, approvals: &PendingApprovals) -> bool {
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let earlier = self.waits.take();
+        match state {
+            RunState::MayAsk if is_first => return true,
+            RunState::Asks { at } if !approvals.attends_to(*at) => self.waits = Some(*at),
+            RunState::Asks { .. } | RunState::MayAsk => {}
+            // No ask is open.
+            RunState::Working | RunState::Completed { .. } | RunState::Failed(_) | RunState::Cancelled => {
+                return false;
+            }
+        }
+        let is_unseen = earlier.is_some_and(|earlier| !approvals.has_heard(earlier));
+        self.waits.take_if(|_| is_unseen);
+        is_unseen
     }
 }
 

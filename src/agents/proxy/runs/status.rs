@@ -32,6 +32,9 @@ pub enum RunState {
         /// Seconds since 1970, if the upstream tells them.
         at: Option<f64>,
     },
+    /// The run has waited for an answer, and something else has happened since: its ask may have timed out, or be open
+    /// beside other work.
+    MayAsk,
     /// The run has ended with this text.
     Completed {
         /// The text of the last message. Messages before a tool call are not in it.
@@ -67,12 +70,13 @@ impl RunStatus {
             }
             Some("failed") => RunState::Failed(text(self.error)),
             Some("cancelled") => RunState::Cancelled,
-            // hermes-agent goes on to say so when an ask has timed out, but with another last event.
             Some("waiting_for_approval")
                 if self.last_event.as_str().is_none_or(|event| event == "approval.request") =>
             {
                 RunState::Asks { at: self.updated_at.as_f64() }
             }
+            // hermes-agent goes on to say so when an ask has timed out.
+            Some("waiting_for_approval") => RunState::MayAsk,
             _ => RunState::Working,
         }
     }
@@ -102,8 +106,11 @@ impl UpstreamRuns {
             status if status.is_success() => {}
             status if status.as_u16() == 404 => return Err(NoStatus::Gone),
             status => {
+                let is_locked = matches!(status.as_u16(), 401 | 403);
                 let error = error::status(WHO, status, response.headers(), "");
                 return Err(match error.kind {
+                    // The run goes on, and somebody may mend the key.
+                    _ if is_locked => NoStatus::NotNow(error),
                     AgentErrorKind::Refused | AgentErrorKind::Unfit => NoStatus::Refused(error),
                     AgentErrorKind::NothingRan { .. }
                     | AgentErrorKind::Busy { .. }
@@ -154,7 +161,7 @@ mod tests {
         };
         assert_eq!(waiting(json!("approval.request")), RunState::Asks { at: Some(7.5) });
         assert_eq!(waiting(Value::Null), RunState::Asks { at: Some(7.5) });
-        assert_eq!(waiting(json!("tool.completed")), RunState::Working);
+        assert_eq!(waiting(json!("tool.completed")), RunState::MayAsk);
     }
 
     #[test]
