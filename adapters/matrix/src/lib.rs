@@ -2,7 +2,7 @@
 //!
 //! [`MatrixKind`] describes Matrix to the core; [`MatrixSettings`] are one configured account, [`Matrix`] is that account
 //! as a [`Platform`]. Inside, `config` reads the configuration, `operator` has the operator's commands, `login` opens the
-//! account and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
+//! account and its store, `key_store` is the cache before the store of keys, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
 //! `outbound` writes to them, `encrypted_rooms` remembers which rooms were ever encrypted, `media` fetches files, and
 //! `error` maps a failure to the core's next action.
 //!
@@ -17,6 +17,7 @@ mod encrypted_rooms;
 mod encryption;
 mod error;
 mod inbound;
+mod key_store;
 mod login;
 mod media;
 mod operator;
