@@ -22,8 +22,9 @@ async fn a_message_that_is_waited_for_in_vain_is_asked_for_anew_and_stops_nobody
     stumbles(Stumble::Silence).await;
 }
 
-/// Only the event itself shows whether a message was heard before. If the homeserver never returns it, that stays
-/// unknown: the message is not obeyed, its author is told, and everybody else is heard.
+/// Only the event as it was sent shows whether a message was heard before. The gateway sees it so in its own poll; what
+/// came while it was down has to be fetched. If the homeserver never returns it, that stays unknown: the message is not
+/// obeyed, its author is told, and everybody else is heard.
 async fn stumbles(how: Stumble) {
     let mut scene = Scene::prepared(Homeserver::shared().await, With::Nio).await;
     let front = Front::of(&scene.homeserver).await;
@@ -33,8 +34,10 @@ async fn stumbles(how: Stumble) {
     let (broken, whole) = (scene.direct().await, scene.direct().await);
     scene.settles(&broken).await;
 
+    scene.gateway.stops().await;
     front.stumbles_over(&[name_of(&broken), "/event/"], how);
     let question = scene.ann.says(&broken, "open the door").await;
+    scene.gateway.starts();
     let told =
         |shown: &[Shown]| shown.iter().find(|message| message.reply_to.as_ref() == Some(&question)).cloned();
     let told = scene.ann.sees(&broken, "that it was not heard", told).await;
@@ -68,8 +71,10 @@ async fn an_edit_that_cannot_be_shown_again_is_asked_for_anew() {
     let question = scene.ann.says(&room, "open the front door").await;
     scene.reads(&room, "Opened.").await;
 
+    scene.gateway.stops().await;
     front.stumbles_over(&[name_of(&room), "/event/"], Stumble::Error);
     scene.ann.edits(&room, &question, "open the back door").await;
+    scene.gateway.starts();
     let told = |shown: &[Shown]| shown.iter().find(|message| message.kind == "m.notice").cloned();
     let told = scene.ann.sees(&room, "that the edit was not heard", told).await;
     assert!(told.sender == scene.bot.id && told.text().contains("again"), "{told:?}");

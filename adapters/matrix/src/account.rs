@@ -12,6 +12,7 @@ use crate::config::MatrixSettings;
 use crate::encrypted_rooms::EncryptedRooms;
 use crate::login::OpenedAccount;
 use crate::outbound::{PendingUploads, RenderCache};
+use crate::own_messages::OwnMessages;
 
 /// An account that is logged in and open.
 pub(crate) struct MatrixAccount {
@@ -25,6 +26,8 @@ pub(crate) struct MatrixAccount {
     pub inbox: Arc<dyn Inbox>,
     /// Which rooms were ever encrypted.
     pub rooms: EncryptedRooms,
+    /// Our own messages, and the threads that we take part in.
+    pub written: Arc<OwnMessages>,
     /// Rendered text of the answers that grow now.
     pub drafts: RenderCache,
     /// Files that are uploaded for messages that are not sent yet.
@@ -47,6 +50,7 @@ impl MatrixAccount {
             settings,
             inbox,
             rooms,
+            written: Arc::default(),
             drafts: RenderCache::default(),
             uploads: PendingUploads::default(),
             synced: watch::Sender::new(false),

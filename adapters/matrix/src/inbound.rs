@@ -2,7 +2,8 @@
 //!
 //! Our own position, committed together with the events, is the truth; the SDK's is not (see `catch_up`). One
 //! response is one batch. `gap` reads the events that a response leaves out; messages that cannot be decrypted wait
-//! in `undecrypted`; invitations wait in `invites`. `room_events` and `translate` turn the rest into events for the
+//! in `undecrypted`; invitations wait in `invites`. `wake` waits for events of others, and keeps our own ones from
+//! costing a sync each. `room_events` and `translate` turn the rest into events for the
 //! core. The pure files beneath them (`wire`, `mention`, `text`) parse messages and trust none of them.
 
 mod catch_up;
@@ -24,6 +25,7 @@ mod text;
 mod time_budget;
 mod translate;
 mod undecrypted;
+mod wake;
 mod wire;
 
 use std::collections::HashSet;
@@ -34,6 +36,7 @@ use matrix_sdk::ruma::{OwnedRoomId, RoomId};
 use matrix_sdk::sync::SyncResponse;
 use parking_lot::Mutex;
 use talaria_platform::{CancellationToken, EventBatch, PlatformError, PlatformErrorKind};
+use tokio::sync::Notify;
 
 use crate::account::MatrixAccount;
 use cursor::SyncCursor;
@@ -43,14 +46,16 @@ use retry::RetryBackoff;
 use room_events::TimelineStart;
 use sync::SyncFailure;
 use undecrypted::UndecryptedQueue;
+use wake::{SentCopies, SyncTurn};
 
 /// Reads until `stop`.
 pub(crate) async fn read(account: &MatrixAccount, stop: &CancellationToken) -> Result<(), PlatformError> {
     let reader = SyncReader {
         account,
-        lookup: EventLookup::new(&account.own),
+        lookup: EventLookup::new(&account.own, account.written.clone()),
         parked: UndecryptedQueue::new(account.settings.unreadable_after),
         invites: PendingInvites::default(),
+        entered: Notify::new(),
         plaintext: WarnedRooms::default(),
         batch: tokio::sync::Mutex::default(),
     };
@@ -68,6 +73,8 @@ struct SyncReader<'a> {
     lookup: EventLookup,
     parked: UndecryptedQueue,
     invites: PendingInvites,
+    /// We have entered a room, and the SDK must hear of it.
+    entered: Notify,
     /// Encrypted rooms where a plaintext message was ignored and logged.
     plaintext: WarnedRooms,
     /// Held while a batch is made and handed over: each batch has to know the state that the one before left.
@@ -91,7 +98,7 @@ impl SyncReader<'_> {
         let mut away = true;
         let mut refused = 0;
         loop {
-            let response = match sync::next(&self.account.client, &since, !away).await {
+            let (response, sent) = match self.next(&since, away).await {
                 Ok(response) => response,
                 Err(SyncFailure::Over(error)) => return Err(error),
                 Err(SyncFailure::Away(after)) => {
@@ -127,21 +134,38 @@ impl SyncReader<'_> {
             }
             self.account.away.store(false, Ordering::Relaxed);
             refused = 0;
-            since = self.take(response, &since, away).await?;
+            since = self.take(response, &sent, &since, away).await?;
             away = false;
         }
     }
 
+    /// The next response, and messages in it as they were sent. After a pause it is there already.
+    async fn next(&self, since: &str, away: bool) -> Result<(SyncResponse, SentCopies), SyncFailure> {
+        let turn =
+            if away { SyncTurn::Fetch(SentCopies::default()) } else { self.wait_for_others(since).await? };
+        let (wait, sent) = match turn {
+            SyncTurn::Wait => (true, SentCopies::default()),
+            SyncTurn::Fetch(sent) => (false, sent),
+        };
+        Ok((sync::next(&self.account.client, since, wait).await?, sent))
+    }
+
     /// Commits one response and returns the position after it.
-    async fn take(&self, response: SyncResponse, since: &str, away: bool) -> Result<String, PlatformError> {
+    async fn take(
+        &self,
+        response: SyncResponse,
+        sent: &SentCopies,
+        since: &str,
+        away: bool,
+    ) -> Result<String, PlatformError> {
         let SyncResponse { next_batch, rooms, .. } = response;
         self.account.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
         if !rooms.invited.is_empty() {
             self.invites.invited(rooms.invited.keys().cloned());
         }
         let _alone = self.batch.lock().await;
-        let news =
-            self.news(room_update::processed(rooms), TimelineStart { since: Some(since), away }).await?;
+        let from = TimelineStart { since: Some(since), away };
+        let news = self.news(room_update::processed(rooms), from, sent).await?;
         if next_batch != since {
             let batch = EventBatch { late: away, ..news };
             self.commit(batch, &next_batch).await?;

@@ -2,8 +2,8 @@
 //!
 //! [`MatrixKind`] describes Matrix to the core; [`MatrixSettings`] are one configured account, [`Matrix`] is that account
 //! as a [`Platform`]. Inside, `config` reads the configuration, `operator` has the operator's commands, `login` opens the
-//! account and its store, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
-//! `outbound` writes to them, `encrypted_rooms` remembers which rooms were ever encrypted, `media` fetches files, and
+//! account and its store, `key_store` is the cache before the store of keys, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
+//! `outbound` writes to them, `own_messages` remembers what it wrote, `encrypted_rooms` which rooms were ever encrypted, `media` fetches files, and
 //! `error` maps a failure to the core's next action.
 //!
 //! matrix-sdk does the cryptography and stores the keys. The position in the stream of events is ours: the [`Inbox`]
@@ -17,11 +17,13 @@ mod encrypted_rooms;
 mod encryption;
 mod error;
 mod inbound;
+mod key_store;
 mod login;
 mod media;
 mod operator;
 mod operator_error;
 mod outbound;
+mod own_messages;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

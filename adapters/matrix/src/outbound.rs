@@ -20,7 +20,7 @@ use matrix_sdk::config::RequestConfig;
 use matrix_sdk::room::Receipts;
 use matrix_sdk::ruma::api::error::ErrorKind as Code;
 use matrix_sdk::ruma::serde::Raw;
-use matrix_sdk::ruma::{OwnedEventId, OwnedRoomId, TransactionId};
+use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, TransactionId};
 use matrix_sdk::{Room, RoomState};
 use serde_json::value::RawValue;
 use talaria_platform::{
@@ -76,6 +76,10 @@ pub(crate) async fn send(
             }
         };
         let sent = post(&room, "m.room.message", key, content.map_err(rejected)?, speech).await?;
+        if let Ok(id) = event_id(&sent) {
+            let thread = place.thread.as_ref().and_then(|root| EventId::parse(root.as_str()).ok());
+            account.written.wrote(room.room_id(), &id, thread.as_deref());
+        }
         if !body.files.is_empty() {
             account.uploads.forget(key, speech);
         }

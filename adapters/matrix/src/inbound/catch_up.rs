@@ -11,6 +11,7 @@ use talaria_platform::{EventBatch, PlatformError, PlatformErrorKind};
 use super::cursor::SyncCursor;
 use super::retry::{RetryBackoff, insist, once};
 use super::room_events::TimelineStart;
+use super::wake::SentCopies;
 use super::{SyncReader, filter, members, room_update, store_failed, sync};
 use crate::error::{from_http, from_sdk, kind_of};
 use crate::login::revoked;
@@ -78,7 +79,8 @@ impl SyncReader<'_> {
             tokio::time::sleep(patience.next(None)).await;
         };
         let updates = room_update::unread(response.rooms, |room| client.get_room(room)).await;
-        let news = self.news(updates, TimelineStart { since: Some(cursor), away: true }).await?;
+        let from = TimelineStart { since: Some(cursor), away: true };
+        let news = self.news(updates, from, &SentCopies::default()).await?;
         let batch = EventBatch { late: true, ..news };
         self.commit(batch, token).await
     }

@@ -4,8 +4,8 @@
 //! Lookups run one after the other, so their number, their time and the cache are bounded: a room full of replies
 //! must not stop the reading of other rooms.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::Hash;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use super::text;
 use super::time_budget::TimeBudget;
 use super::wire::{self, MatrixEventKind};
 use crate::error::{from_http, kind_of};
+use crate::own_messages::{OwnMessages, RecentCache};
 
 /// Characters of an earlier message that are quoted at most.
 const QUOTE: usize = 2_000;
@@ -44,17 +45,12 @@ const STUMBLES: u32 = 2;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Shortest time between two requests for the keys of one person.
 const KEYS_AGAIN: Duration = Duration::from_secs(60);
-/// Events and threads that each cache remembers. A thousand conversations back is far enough; older ones are looked
-/// up.
-const REMEMBERED: usize = 2_000;
 
 /// Knowledge about earlier messages: caches, and the bounds for lookups.
 pub(super) struct EventLookup {
     own: OwnedUserId,
-    /// Our own messages.
-    ours: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
-    /// Threads that we take part in.
-    threads: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
+    /// Our own messages and threads; `outbound` adds what it sends.
+    ours: Arc<OwnMessages>,
     /// Threads that we did not take part in when we looked.
     others: Mutex<RecentCache<(OwnedRoomId, OwnedEventId)>>,
     /// Lookups that are left for this response.
@@ -85,11 +81,10 @@ pub(super) struct EarlierMessage {
 }
 
 impl EventLookup {
-    pub fn new(own: &UserId) -> Self {
+    pub fn new(own: &UserId, ours: Arc<OwnMessages>) -> Self {
         Self {
             own: own.to_owned(),
-            ours: Mutex::default(),
-            threads: Mutex::default(),
+            ours,
             others: Mutex::default(),
             left: AtomicU32::new(ASKED),
             time: TimeBudget::new(TIME),
@@ -105,21 +100,13 @@ impl EventLookup {
         self.stumbles.lock().clear();
     }
 
-    /// Remembers a message of ours and its thread.
-    pub fn wrote(&self, room: &Room, event: &EventId, thread: Option<&EventId>) {
-        insert(&self.ours, key(room, event));
-        if let Some(thread) = thread {
-            insert(&self.threads, key(room, thread));
-        }
-    }
-
     /// Whether we take part in a thread, or began it; `None` if that is unknown.
     pub async fn is_our_thread(&self, room: &Room, root: &EventId) -> Result<Option<bool>, PlatformError> {
-        let key = key(room, root);
-        if has(&self.threads, &key) || has(&self.ours, &key) {
+        let (id, key) = (room.room_id(), (room.room_id().to_owned(), root.to_owned()));
+        if self.ours.has_thread(id, root) {
             return Ok(Some(true));
         }
-        if has(&self.others, &key) {
+        if self.others.lock().has(&key) {
             return Ok(Some(false));
         }
         let event = match self.ask(room, root).await? {
@@ -128,7 +115,11 @@ impl EventLookup {
             FetchResult::Unknown => return Ok(None),
         };
         let ours = participates(&self.own, event.raw().json().get());
-        insert(if ours { &self.threads } else { &self.others }, key);
+        if ours {
+            self.ours.takes_part(id, root);
+        } else {
+            self.others.lock().insert(key);
+        }
         Ok(Some(ours))
     }
 
@@ -141,7 +132,7 @@ impl EventLookup {
         asker: &UserId,
         encrypted: bool,
     ) -> Result<EarlierMessage, PlatformError> {
-        let known = has(&self.ours, &key(room, id));
+        let known = self.ours.has(room.room_id(), id);
         let event = match self.ask(room, id).await? {
             FetchResult::Event(event) => event,
             FetchResult::Nothing => return Ok(EarlierMessage { ours: Some(known), quote: None }),
@@ -149,7 +140,7 @@ impl EventLookup {
         };
         let ours = known || event.sender().is_some_and(|sender| sender == self.own);
         if ours {
-            insert(&self.ours, key(room, id));
+            self.ours.wrote(room.room_id(), id, None);
         }
         let unquoted = EarlierMessage { ours: Some(ours), quote: None };
         let Some((sender, words)) = reads_now(&event, encrypted) else { return Ok(unquoted) };
@@ -313,44 +304,6 @@ pub(super) async fn shown_name(room: &Room, user: &UserId) -> Option<String> {
     text::name(member.display_name()?)
 }
 
-fn key(room: &Room, event: &EventId) -> (OwnedRoomId, OwnedEventId) {
-    (room.room_id().to_owned(), event.to_owned())
-}
-
-fn has<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: &T) -> bool {
-    recent.lock().known.contains(value)
-}
-
-fn insert<T: Eq + Hash + Clone>(recent: &Mutex<RecentCache<T>>, value: T) {
-    recent.lock().insert(value);
-}
-
-/// The last [`REMEMBERED`] values.
-struct RecentCache<T> {
-    known: HashSet<T>,
-    order: VecDeque<T>,
-}
-
-impl<T> Default for RecentCache<T> {
-    fn default() -> Self {
-        Self { known: HashSet::new(), order: VecDeque::new() }
-    }
-}
-
-impl<T: Eq + Hash + Clone> RecentCache<T> {
-    fn insert(&mut self, value: T) {
-        if !self.known.insert(value.clone()) {
-            return;
-        }
-        self.order.push_back(value);
-        if self.order.len() > REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use matrix_sdk::ruma::user_id;
@@ -393,16 +346,5 @@ mod tests {
         assert!(participates(own, r#"{"sender": "@bot:example.org"}"#));
         assert!(!participates(own, r#"{"sender": "@ann:example.org"}"#));
         assert!(!participates(own, "[]"));
-    }
-
-    #[test]
-    fn only_so_much_is_remembered() {
-        let mut recent = RecentCache::default();
-        for number in 0..=REMEMBERED {
-            recent.insert(number);
-            recent.insert(number);
-        }
-        assert_eq!(recent.known.len(), REMEMBERED);
-        assert!(!recent.known.contains(&0) && recent.known.contains(&REMEMBERED));
     }
 }

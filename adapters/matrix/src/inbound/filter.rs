@@ -1,9 +1,9 @@
 //! Sync filters: the events that we ask a homeserver for.
 
-use matrix_sdk::ruma::UInt;
 use matrix_sdk::ruma::api::client::filter::{
     Filter, FilterDefinition, LazyLoadOptions, RoomEventFilter, RoomFilter,
 };
+use matrix_sdk::ruma::{UInt, UserId};
 
 /// Events of one room in one response; `gap` reads the others page by page.
 const TIMELINE: u32 = 50;
@@ -16,6 +16,26 @@ pub(super) fn ours() -> FilterDefinition {
 /// Filter for the first sync of a device, of which nothing is answered.
 pub(super) fn first() -> FilterDefinition {
     with_timeline(1)
+}
+
+/// Filter for events of others, of which only the messages are read (see `wake`). No members and no state: the
+/// homeserver sends each member once to a device, and that must be in a response that the SDK reads.
+pub(super) fn of_others(own: &UserId) -> FilterDefinition {
+    let mut timeline = RoomEventFilter::empty();
+    timeline.limit = Some(UInt::from(TIMELINE));
+    timeline.not_senders = vec![own.to_owned()];
+    let mut account_data = RoomEventFilter::empty();
+    // Where we have read to: we set it ourselves.
+    account_data.not_types = vec!["m.fully_read".to_owned()];
+    let mut room = RoomFilter::empty();
+    room.timeline = timeline;
+    room.state = RoomEventFilter::ignore_all();
+    room.ephemeral = RoomEventFilter::ignore_all();
+    room.account_data = account_data;
+    let mut filter = FilterDefinition::empty();
+    filter.room = room;
+    filter.presence = Filter::ignore_all();
+    filter
 }
 
 fn with_timeline(limit: u32) -> FilterDefinition {
@@ -37,6 +57,7 @@ fn with_timeline(limit: u32) -> FilterDefinition {
 
 #[cfg(test)]
 mod tests {
+    use matrix_sdk::ruma::user_id;
     use serde_json::json;
 
     #[test]
@@ -51,6 +72,24 @@ mod tests {
                     "ephemeral": {"types": []},
                     "state": {"lazy_load_members": true},
                     "timeline": {"lazy_load_members": true, "limit": 50},
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn what_others_do_is_asked_for_without_what_a_response_for_the_sdk_must_bring() {
+        let filter = serde_json::to_value(super::of_others(user_id!("@bot:example.org"))).expect("JSON");
+
+        assert_eq!(
+            filter,
+            json!({
+                "presence": {"types": []},
+                "room": {
+                    "account_data": {"not_types": ["m.fully_read"]},
+                    "ephemeral": {"types": []},
+                    "state": {"types": []},
+                    "timeline": {"limit": 50, "not_senders": ["@bot:example.org"]},
                 },
             })
         );

@@ -264,6 +264,7 @@ impl SyncReader<'_> {
         request.via = vec![OwnedServerName::from(by.server_name())];
         let config = once().timeout(JOINING);
         self.account.client.send(request).with_request_config(config).await.map_err(from_http)?;
+        self.entered.notify_one();
         tracing::info!(%room, %by, "joined a room");
         Ok(())
     }

@@ -3,9 +3,13 @@
 //! A person who controls the homeserver can send an old message again as a new event, in its author's name: it
 //! decrypts as before, and the SDK accepts it. Only the message index in its Megolm session tells a replay from a
 //! person who repeats their words: nobody can change the index without the key. But the SDK keeps no index for a
-//! message that a sync brought. So we fetch each message that counts once more, as it was sent, and remember the
-//! accepted indexes in one note for each session. If the homeserver does not return the message, it is treated like
-//! one that cannot be decrypted: better to ask the person to send it again than to obey it twice.
+//! message that a sync brought. So we look at each message that counts once more, as it was sent: `wake` has most of
+//! them, the others are fetched. We remember the accepted indexes in one note for each session. If the homeserver does
+//! not return the message, it is treated like one that cannot be decrypted: better to ask the person to send it again
+//! than to obey it twice.
+//!
+//! The homeserver may show us another message than it showed the SDK, in the poll as on a request. It must be of the
+//! same session and say the same; then its author has written both, and we obey as many of them as were written.
 //!
 //! A message to others does not count, unless it is a command. The reference to the answered message is in plaintext,
 //! so the homeserver can make a message look meant for us: once, as it could have done when the message first came.
@@ -16,11 +20,14 @@ use std::collections::btree_map::Entry;
 use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::{TimelineEvent, TimelineEventKind};
 use matrix_sdk::encryption::vodozemac::megolm::MegolmMessage;
+use matrix_sdk::ruma::events::AnyTimelineEvent;
+use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId};
 use serde_json::Value;
 use talaria_platform::{PlatformError, RoomEvent, RoomEventKind};
 
 use super::event_lookup::{EventLookup, FetchResult};
+use super::wake::SentCopies;
 use super::{SyncReader, store_failed};
 
 /// Indexes that are remembered of one session. Clients begin a new session after a hundred messages, unless a room is
@@ -30,13 +37,20 @@ const MOST: usize = 2_000;
 
 /// Accepted messages of the sessions in a batch, by the key of the session's note. Each note is read once and written
 /// once.
-#[derive(Default)]
-pub(super) struct ReplayGuard(BTreeMap<String, MegolmSession>);
+pub(super) struct ReplayGuard<'a> {
+    sessions: BTreeMap<String, MegolmSession>,
+    /// Messages of the batch as they were sent, as far as they are known.
+    sent: &'a SentCopies,
+}
 
-impl ReplayGuard {
+impl<'a> ReplayGuard<'a> {
+    pub fn with(sent: &'a SentCopies) -> Self {
+        Self { sessions: BTreeMap::new(), sent }
+    }
+
     /// The changed notes, to be stored together with the events of the batch.
     pub fn into_notes(self) -> Vec<(String, String)> {
-        let changed = self.0.into_iter().filter(|(_, session)| session.changed);
+        let changed = self.sessions.into_iter().filter(|(_, session)| session.changed);
         // Cannot fail: there are only numbers and texts.
         changed
             .map(|(key, session)| (key, serde_json::to_string(&session.events).unwrap_or_default()))
@@ -115,7 +129,7 @@ impl SyncReader<'_> {
         room: &Room,
         event: &TimelineEvent,
         told: &RoomEvent,
-        replay_guard: &mut ReplayGuard,
+        replay_guard: &mut ReplayGuard<'_>,
     ) -> Result<ReplayVerdict, PlatformError> {
         if !matches!(event.kind, TimelineEventKind::Decrypted(_)) || !counts(&told.kind) {
             return Ok(ReplayVerdict::First);
@@ -123,7 +137,7 @@ impl SyncReader<'_> {
         let (Some(session), Some(id)) = (session_of(event), event.event_id()) else {
             return Ok(ReplayVerdict::Unknown);
         };
-        let session = match replay_guard.0.entry(format!("heard {} {session}", room.room_id())) {
+        let session = match replay_guard.sessions.entry(format!("heard {} {session}", room.room_id())) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unread) => {
                 let note = self.account.inbox.note(unread.key()).await.map_err(store_failed)?;
@@ -133,7 +147,8 @@ impl SyncReader<'_> {
         if session.has(&id) {
             return Ok(ReplayVerdict::First);
         }
-        let times = match shown(&self.lookup, room, &id, event).await? {
+        let copy = replay_guard.sent.get(room.room_id(), &id);
+        let times = match shown(&self.lookup, room, &id, event, copy).await? {
             ServerCopy::Sealed(number) => session.hear(number, &id),
             ServerCopy::Deleted => ReplayVerdict::Deleted,
             ServerCopy::Otherwise => ReplayVerdict::Unknown,
@@ -167,15 +182,20 @@ fn counts(kind: &RoomEventKind) -> bool {
     }
 }
 
-/// Fetches the homeserver's copy of an event that we decrypted. One request for each event of a response, whose
+/// Looks at the homeserver's copy of an event that we decrypted, and fetches it if there is none. One request for each event of a response, whose
 /// number is bounded: it needs no budget of its own, which some could use up for all.
 async fn shown(
     lookup: &EventLookup,
     room: &Room,
     id: &EventId,
     event: &TimelineEvent,
+    copy: Option<Raw<AnyTimelineEvent>>,
 ) -> Result<ServerCopy, PlatformError> {
-    let sent = match lookup.fetch(room, id).await? {
+    let fetched = match copy {
+        Some(copy) => FetchResult::Event(copy),
+        None => lookup.fetch(room, id).await?,
+    };
+    let sent = match fetched {
         FetchResult::Event(sent) => sent,
         // We waited long enough: another attempt would end in the same way, for ever, and nobody would be heard. This
         // gives a homeserver no new power: it could have withheld the message itself.
@@ -270,13 +290,14 @@ mod tests {
         let mut session = MegolmSession::read(Some(r#"{"3":"$1"}"#));
         session.hear(3, event_id!("$1"));
         session.hear(3, event_id!("$2"));
-        let same = ReplayGuard([("a".to_owned(), session)].into());
+        let sent = SentCopies::default();
+        let same = ReplayGuard { sessions: [("a".to_owned(), session)].into(), sent: &sent };
         assert!(same.into_notes().is_empty());
 
         let mut session = MegolmSession::read(Some(r#"{"3":"$1"}"#));
         session.hear(11, event_id!("$2"));
         session.hear(4, event_id!("$3"));
-        let more = ReplayGuard([("a".to_owned(), session)].into());
+        let more = ReplayGuard { sessions: [("a".to_owned(), session)].into(), sent: &sent };
         assert_eq!(more.into_notes(), [("a".to_owned(), r#"{"3":"$1","4":"$3","11":"$2"}"#.to_owned())]);
     }
 

@@ -12,6 +12,7 @@ use super::cutoff::{cut_before_arrival, cut_old, has_arrival};
 use super::replay_guard::{ReplayGuard, ReplayVerdict};
 use super::room_update::RoomUpdate;
 use super::translate::{RoomContext, TranslatedEvent, moved, unreadable};
+use super::wake::SentCopies;
 use super::wire::{self, MatrixEventKind, MemberChange};
 use super::{SyncReader, gap, members, store_failed};
 use crate::error::from_sdk;
@@ -31,10 +32,11 @@ impl SyncReader<'_> {
         &self,
         updates: Vec<RoomUpdate>,
         from: TimelineStart<'_>,
+        sent: &SentCopies,
     ) -> Result<EventBatch, PlatformError> {
         self.lookup.renew();
         let direct = if updates.is_empty() { DirectRooms::default() } else { self.direct_rooms().await? };
-        let (mut news, mut replay_guard) = (EventBatch::default(), ReplayGuard::default());
+        let (mut news, mut replay_guard) = (EventBatch::default(), ReplayGuard::with(sent));
         for update in updates {
             let Some(room) = self.account.client.get_room(&update.room) else { continue };
             let about = self.about(&room, &direct).await.map_err(store_failed)?;
@@ -55,7 +57,7 @@ impl SyncReader<'_> {
         update: RoomUpdate,
         from: TimelineStart<'_>,
         news: &mut EventBatch,
-        replay_guard: &mut ReplayGuard,
+        replay_guard: &mut ReplayGuard<'_>,
     ) -> Result<(), PlatformError> {
         let own = &self.account.own;
         let RoomUpdate { limited, before, mut events, state, .. } = update;
@@ -112,7 +114,7 @@ impl SyncReader<'_> {
         about: &RoomContext,
         event: &TimelineEvent,
         told: RoomEvent,
-        replay_guard: &mut ReplayGuard,
+        replay_guard: &mut ReplayGuard<'_>,
     ) -> Result<Option<RoomEvent>, PlatformError> {
         match self.times_heard(room, event, &told, replay_guard).await? {
             ReplayVerdict::First => Ok(Some(told)),

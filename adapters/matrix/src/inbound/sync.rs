@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use matrix_sdk::config::{SyncSettings, SyncToken};
-use matrix_sdk::ruma::api::client::sync::sync_events::v3::Filter;
+use matrix_sdk::ruma::UserId;
+use matrix_sdk::ruma::api::client::sync::sync_events::v3::{self, Filter};
 use matrix_sdk::ruma::presence::PresenceState;
 use matrix_sdk::sync::SyncResponse;
 use matrix_sdk::{Client, HttpError};
 use talaria_platform::{PlatformError, PlatformErrorKind};
 
 use super::filter;
-use super::retry::RetryBackoff;
+use super::retry::{RetryBackoff, once};
 use crate::error::{from_sdk, kind_of};
+use crate::login::http::REQUEST;
 use crate::login::revoked;
 
 /// Longest time that the homeserver waits for new events.
@@ -38,6 +40,23 @@ pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<Syn
     let settings =
         settings(SyncToken::Specific(since.to_owned()), poll, Filter::FilterDefinition(filter::ours()));
     client.sync_once(settings).await.map_err(failure)
+}
+
+/// Waits for events of others since `since`, and fetches them as they are, past the SDK. If there are none for a while,
+/// the response has none.
+pub(super) async fn of_others(
+    client: &Client,
+    since: &str,
+    own: &UserId,
+) -> Result<v3::Response, SyncFailure> {
+    let mut request = v3::Request::new();
+    request.since = Some(since.to_owned());
+    request.filter = Some(Filter::FilterDefinition(filter::of_others(own)));
+    request.timeout = Some(POLL);
+    request.set_presence = PresenceState::Offline;
+    let config = once().timeout(POLL + REQUEST);
+    let response = client.send(request).with_request_config(config).await;
+    response.map_err(|error| failure(error.into()))
 }
 
 /// Fetches the state of all rooms, without a position to start from. Repeated until the homeserver returns it.

@@ -188,10 +188,13 @@ impl SyncReader<'_> {
         })))
     }
 
-    /// Our own events are not answered; but we remember our messages, because replies to them are for us.
+    /// Our own events are not answered; but we remember our messages, because replies to them are for us. This comes
+    /// late: see `wake`. `outbound` has remembered what this process sent.
     fn own_event(&self, room: &Room, happening: &MatrixEvent) {
         match &happening.what {
-            MatrixEventKind::Said(said) => self.lookup.wrote(room, &happening.id, said.thread.as_deref()),
+            MatrixEventKind::Said(said) => {
+                self.account.written.wrote(room.room_id(), &happening.id, said.thread.as_deref());
+            }
             MatrixEventKind::Edited { .. }
             | MatrixEventKind::Deleted { .. }
             | MatrixEventKind::Reacted { .. }

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use super::replay_guard::ReplayGuard;
 use super::room_update::unseal;
 use super::translate::{TranslatedEvent, unreadable};
+use super::wake::SentCopies;
 use super::wire::{self, MatrixEvent, MatrixEventKind};
 use super::{SyncReader, now_ms, store_failed};
 
@@ -220,7 +221,8 @@ impl SyncReader<'_> {
 
     async fn try_again(&self, keys: Option<&[(OwnedRoomId, String)]>) -> Result<(), PlatformError> {
         let _alone = self.batch.lock().await;
-        let (mut batch, mut replay_guard) = (EventBatch::default(), ReplayGuard::default());
+        let sent = SentCopies::default();
+        let (mut batch, mut replay_guard) = (EventBatch::default(), ReplayGuard::with(&sent));
         let chosen = self.parked.choose(keys);
         if chosen.is_empty() {
             return Ok(());

@@ -88,6 +88,12 @@ impl VerificationRequests {
         true
     }
 
+    /// Whether nobody wants to verify us.
+    pub(crate) fn are_none(&self) -> bool {
+        let waiting = self.waiting.lock();
+        waiting.iter().all(|one| one.since.elapsed() >= HOLDS)
+    }
+
     /// Whether only requests of our own devices are still accepted.
     fn are_full(&self) -> bool {
         self.all().len() >= WAITING
