@@ -162,7 +162,8 @@ mod tests {
         let missing = |acp: &AcpConfig| AgentRecipe::of(acp).unwrap().missing("x", acp).join("\n");
         assert!(missing(&acp(&["claude"])).contains("`agents.x.command: claude-agent-acp`"));
         assert!(missing(&acp(&["opencode"])).contains("`agents.x.args: [acp]`"));
-        assert_eq!(missing(&acp(&["claude-agent-acp"])) + &missing(&acp(&["opencode", "acp"])), "");
+        assert_eq!(missing(&acp(&["claude-agent-acp"])), "");
+        assert_eq!(missing(&acp(&["opencode", "acp"])), "");
         let mut codex = acp(&["codex-acp"]);
         assert!(missing(&codex).contains(r#"`agents.x.env: {INITIAL_AGENT_MODE: "read-only"}`"#));
         codex.env.insert("INITIAL_AGENT_MODE".to_owned(), Secret::from("read-only".to_owned()));
