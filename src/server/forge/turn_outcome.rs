@@ -13,6 +13,9 @@ const STOP_REASON: &str = "stop_reason";
 /// Reason of a turn that failed.
 const ERROR: &str = "error";
 
+/// Reason of a turn that was stopped.
+const CANCELLED: &str = "cancelled";
+
 /// Name of the fact with the last words of an agent's process.
 const STDERR: &str = "stderr";
 
@@ -45,12 +48,13 @@ impl ForgeEnd {
         let fact = |name: &str| result.fact(name).filter(|text| !text.is_empty());
         let session_lost = result.facts.get(SESSION_LOST) == Some(&Value::Bool(true));
         // An agent that answered the prompt has ended by its own word, also where people are told that the answer is cut
-        // short: a refusal, too many requests.
-        let own = fact(STOP_REASON).filter(|reason| reason != ERROR);
+        // short: a refusal, too many requests. But `cancelled` is then its reply to our own cancel, as for an answer that
+        // grew too long.
+        let own = fact(STOP_REASON).filter(|reason| ![ERROR, CANCELLED].contains(&reason.as_str()));
         let is_own = matches!(result.outcome, TurnOutcome::CutShort { .. } | TurnOutcome::Failed { .. });
         if let Some(stop_reason) = own.filter(|_| is_own && !timed_out) {
             let stderr = stderr(fact(STDERR));
-            let was_stopped = ["cancelled", "timeout"].contains(&stop_reason.as_str());
+            let was_stopped = stop_reason == "timeout";
             return Self { ok: true, was_stopped, stop_reason, error: None, stderr, session_lost };
         }
         let stop_reason = match &result.outcome {
@@ -58,7 +62,7 @@ impl ForgeEnd {
             TurnOutcome::Limit => fact(STOP_REASON).unwrap_or_else(|| "max_tokens".to_owned()),
             // Whatever an agent says about a turn that we stopped for its time: that is why.
             _ if timed_out => return Self { stderr: stderr(fact(STDERR)), ..Self::timeout() },
-            TurnOutcome::Stopped | TurnOutcome::Cancelled { .. } => "cancelled".to_owned(),
+            TurnOutcome::Stopped | TurnOutcome::Cancelled { .. } => CANCELLED.to_owned(),
             TurnOutcome::Interrupted => "interrupted".to_owned(),
             TurnOutcome::CutShort { .. }
             | TurnOutcome::Failed { .. }
@@ -167,6 +171,7 @@ mod tests {
             (cut_short(), json!({ "stop_reason": "refusal" }), false, "refusal", true),
             (cut_short(), json!({ "stop_reason": "timeout" }), false, "timeout", true),
             (cut_short(), json!({ "stop_reason": "error" }), false, "error", false),
+            (cut_short(), json!({ "stop_reason": "cancelled" }), false, "error", false),
             (cut_short(), json!({}), false, "error", false),
             (failed(), json!({ "stop_reason": "error" }), false, "error", false),
             (failed(), json!({}), true, "timeout", true),
@@ -182,7 +187,7 @@ mod tests {
             (TurnOutcome::Done, "cancelled", false),
             (TurnOutcome::Done, "timeout", false),
             (TurnOutcome::Stopped, "cancelled", true),
-            (cut_short(), "cancelled", true),
+            (cut_short(), "timeout", true),
             (cut_short(), "refusal", false),
         ] {
             let end = ForgeEnd::of(Some(&result(outcome.clone(), json!({ "stop_reason": reason }))), false);

@@ -243,6 +243,7 @@ async fn a_flood_of_text_ends_at_the_limit_of_a_turn() {
     let answer = peer.reads_in_pieces("x").await;
     assert!(answer.length < 64 * MEGABYTE && answer.end.ends_with('}'), "{answer:?}");
     assert!(!answer.head.contains("end_turn"), "it does not pass for the whole: {answer:?}");
+    assert_eq!(answer.status, 502, "nobody but we stopped it: {answer:?}");
     let (status, answer) = peer.asks(AskPath::Run, "x").await;
     assert_eq!((status, &answer["ok"]), (502, &json!(false)), "{answer}");
     peer.leaves_nothing_beyond(LINES, 2).await;
