@@ -4,14 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::agent::TurnEvent;
 use crate::ids::TurnId;
 use crate::store::Store;
 use crate::turn_log::{LogPosition, TurnLog};
 
-/// Shortest time between two checkpoints.
+/// How long new text waits for its checkpoint. A turn that ends sooner needs none.
 const EACH: Duration = Duration::from_secs(1);
 
 /// Bytes of text stored at once, approximately. Small, because each byte is in memory several times meanwhile.
@@ -24,10 +22,10 @@ pub(super) async fn keep(store: Store, turn: TurnId, log: Arc<TurnLog>, kept: us
     let mut text = String::new();
     loop {
         log.changed(&position).await;
-        if log.is_ended() {
-            return;
+        tokio::select! {
+            () = tokio::time::sleep(EACH) => {}
+            () = log.ended() => return,
         }
-        let next = Instant::now() + EACH;
         let mut has_more = true;
         while has_more && !log.is_ended() {
             has_more = text.len() >= PIECE
@@ -55,10 +53,6 @@ pub(super) async fn keep(store: Store, turn: TurnId, log: Arc<TurnLog>, kept: us
                     break;
                 }
             }
-        }
-        tokio::select! {
-            () = tokio::time::sleep_until(next) => {}
-            () = log.ended() => return,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Gates D1 and D3: the cost of durability, and whether a long history costs more than a short one.
 //!
 //! How often a turn waits for the disk is counted, not timed, because disks differ by a factor of a hundred: this
-//! program runs again under strace, which writes down each sync. A turn of the store loads the last 50 messages and
-//! appends two; a turn of the server is a whole request in a session, with an agent that answers at once.
+//! program runs again under strace, which writes down each sync and makes it slow, so that turns meet at the disk on a
+//! quick one too. A turn of the store loads the last 50 messages and appends two; a turn of the server is a whole
+//! request in a session, with an agent that answers at once.
 
 use std::fs;
 use std::process::Command;
@@ -32,7 +33,10 @@ const CALLERS: usize = 64;
 const LAST: usize = 50;
 
 /// Turns of each caller whose syncs are counted.
-const TURNS: usize = 50;
+const TURNS: usize = 25;
+
+/// Makes strace hold each sync for twenty milliseconds, as a slow disk does.
+const SLOW_SYNC: &str = "--inject=fsync,fdatasync:delay_enter=20000";
 
 /// D1: syncs of the disk for each turn that survives a crash, alone and with many callers at once.
 pub fn syncs() -> anyhow::Result<Vec<Row>> {
@@ -58,7 +62,14 @@ fn syncs_of(role: &[String]) -> anyhow::Result<usize> {
     let folder = crate::scratch()?;
     let trace = folder.path().join("trace");
     let output = Command::new("strace")
-        .args(["--follow-forks", "--seccomp-bpf", "--quiet=all", "--trace=fsync,fdatasync", "--output"])
+        .args([
+            "--follow-forks",
+            "--seccomp-bpf",
+            "--quiet=all",
+            "--trace=fsync,fdatasync",
+            SLOW_SYNC,
+            "--output",
+        ])
         .arg(&trace)
         .arg(std::env::current_exe()?)
         .arg(crate::ROLE)
