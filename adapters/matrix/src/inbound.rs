@@ -3,8 +3,8 @@
 //! Our own position, committed together with the events, is the truth; the SDK's is not (see `catch_up`). One
 //! response is one batch. `gap` reads the events that a response leaves out; messages that cannot be decrypted wait
 //! in `undecrypted`; invitations wait in `invites`. `wake` waits for events of others, and keeps our own ones from
-//! costing a sync each. `room_events` and `translate` turn the rest into events for the
-//! core. The pure files beneath them (`wire`, `mention`, `text`) parse messages and trust none of them.
+//! costing a sync each. `room_events` and `translate` turn the rest into events for the core. The pure files beneath
+//! them (`wire`, `mention`, `text`) parse messages and trust none of them.
 
 mod catch_up;
 mod cursor;
@@ -41,6 +41,7 @@ use tokio::sync::Notify;
 use crate::account::MatrixAccount;
 use cursor::SyncCursor;
 use event_lookup::EventLookup;
+use filter::SentMembers;
 use invites::PendingInvites;
 use retry::RetryBackoff;
 use room_events::TimelineStart;
@@ -141,13 +142,16 @@ impl SyncReader<'_> {
 
     /// The next response, and messages in it as they were sent. After a pause it is there already.
     async fn next(&self, since: &str, away: bool) -> Result<(SyncResponse, SentCopies), SyncFailure> {
-        let turn =
-            if away { SyncTurn::Fetch(SentCopies::default()) } else { self.wait_for_others(since).await? };
-        let (wait, sent) = match turn {
-            SyncTurn::Wait => (true, SentCopies::default()),
-            SyncTurn::Fetch(sent) => (false, sent),
+        let turn = if away {
+            SyncTurn::Fetch(SentCopies::default(), SentMembers::Speakers)
+        } else {
+            self.wait_for_others(since).await?
         };
-        Ok((sync::next(&self.account.client, since, wait).await?, sent))
+        let (wait, sent, members) = match turn {
+            SyncTurn::Wait => (true, SentCopies::default(), SentMembers::Speakers),
+            SyncTurn::Fetch(sent, members) => (false, sent, members),
+        };
+        Ok((sync::next(&self.account.client, since, wait, members).await?, sent))
     }
 
     /// Commits one response and returns the position after it.

@@ -2,9 +2,10 @@
 //!
 //! [`MatrixKind`] describes Matrix to the core; [`MatrixSettings`] are one configured account, [`Matrix`] is that account
 //! as a [`Platform`]. Inside, `config` reads the configuration, `operator` has the operator's commands, `login` opens the
-//! account and its store, `key_store` is the cache before the store of keys, `encryption` keeps its device trusted and its keys backed up, `inbound` reads rooms,
-//! `outbound` writes to them, `own_messages` remembers what it wrote, `encrypted_rooms` which rooms were ever encrypted, `media` fetches files, and
-//! `error` maps a failure to the core's next action.
+//! account and its store, `key_store` is the cache before the store of keys, `encryption` keeps its device trusted and
+//! its keys backed up, `inbound` reads rooms, `outbound` writes to them, `own_messages` remembers what it wrote,
+//! `encrypted_rooms` which rooms were ever encrypted, `media` fetches files, and `error` maps a failure to the core's
+//! next action.
 //!
 //! matrix-sdk does the cryptography and stores the keys. The position in the stream of events is ours: the [`Inbox`]
 //! commits it together with the events, so that a crash loses nothing.

@@ -60,7 +60,7 @@ impl SyncReader<'_> {
         let client = &self.account.client;
         let mut request = Request::new();
         request.since = Some(cursor.to_owned());
-        request.filter = Some(Filter::FilterDefinition(filter::ours()));
+        request.filter = Some(Filter::FilterDefinition(filter::ours(filter::SentMembers::Speakers)));
         let ask = || async { client.send(request.clone()).with_request_config(once()).await };
         let (mut patience, mut refused) = (RetryBackoff::default(), 0);
         let response = loop {

@@ -294,7 +294,7 @@ fn participates(own: &UserId, json: &str) -> bool {
 }
 
 /// The name of a person in a room, or the id if they have none.
-pub(super) async fn called(room: &Room, user: &UserId) -> String {
+async fn called(room: &Room, user: &UserId) -> String {
     shown_name(room, user).await.unwrap_or_else(|| user.to_string())
 }
 

@@ -8,14 +8,24 @@ use matrix_sdk::ruma::{UInt, UserId};
 /// Events of one room in one response; `gap` reads the others page by page.
 const TIMELINE: u32 = 50;
 
-/// Filter for messages in rooms: no presence, typing or receipts, and only those members who speak.
-pub(super) fn ours() -> FilterDefinition {
-    with_timeline(TIMELINE)
+/// Whose membership the homeserver sends beside what changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SentMembers {
+    /// Those who speak, if it has not just sent them. Synapse forgets that when they speak in another room, and each
+    /// time it sends somebody, the SDK asks for their keys again.
+    Speakers,
+    /// Nobody; of a new room, everybody.
+    Nobody,
+}
+
+/// Filter for messages in rooms: no presence, typing or receipts.
+pub(super) fn ours(members: SentMembers) -> FilterDefinition {
+    with_timeline(TIMELINE, members)
 }
 
 /// Filter for the first sync of a device, of which nothing is answered.
 pub(super) fn first() -> FilterDefinition {
-    with_timeline(1)
+    with_timeline(1, SentMembers::Speakers)
 }
 
 /// Filter for events of others, of which only the messages are read (see `wake`). No members and no state: the
@@ -38,8 +48,11 @@ pub(super) fn of_others(own: &UserId) -> FilterDefinition {
     filter
 }
 
-fn with_timeline(limit: u32) -> FilterDefinition {
-    let members = LazyLoadOptions::Enabled { include_redundant_members: false };
+fn with_timeline(limit: u32, members: SentMembers) -> FilterDefinition {
+    let members = match members {
+        SentMembers::Speakers => LazyLoadOptions::Enabled { include_redundant_members: false },
+        SentMembers::Nobody => LazyLoadOptions::Disabled,
+    };
     let mut timeline = RoomEventFilter::empty();
     timeline.limit = Some(UInt::from(limit));
     timeline.lazy_load_options = members;
@@ -62,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_filter_is_what_the_specification_calls_it() {
-        let filter = serde_json::to_value(super::ours()).expect("JSON");
+        let filter = serde_json::to_value(super::ours(super::SentMembers::Speakers)).expect("JSON");
 
         assert_eq!(
             filter,

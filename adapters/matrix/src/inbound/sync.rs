@@ -10,7 +10,7 @@ use matrix_sdk::sync::SyncResponse;
 use matrix_sdk::{Client, HttpError};
 use talaria_platform::{PlatformError, PlatformErrorKind};
 
-use super::filter;
+use super::filter::{self, SentMembers};
 use super::retry::{RetryBackoff, once};
 use crate::error::{from_sdk, kind_of};
 use crate::login::http::REQUEST;
@@ -35,10 +35,15 @@ pub(super) enum SyncFailure {
 }
 
 /// Fetches the events since `since`. With `wait` the homeserver waits until there are some.
-pub(super) async fn next(client: &Client, since: &str, wait: bool) -> Result<SyncResponse, SyncFailure> {
+pub(super) async fn next(
+    client: &Client,
+    since: &str,
+    wait: bool,
+    members: SentMembers,
+) -> Result<SyncResponse, SyncFailure> {
     let poll = if wait { POLL } else { Duration::ZERO };
-    let settings =
-        settings(SyncToken::Specific(since.to_owned()), poll, Filter::FilterDefinition(filter::ours()));
+    let filter = Filter::FilterDefinition(filter::ours(members));
+    let settings = settings(SyncToken::Specific(since.to_owned()), poll, filter);
     client.sync_once(settings).await.map_err(failure)
 }
 

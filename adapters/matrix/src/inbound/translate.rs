@@ -12,7 +12,7 @@ use talaria_platform::{
 };
 
 use super::SyncReader;
-use super::event_lookup::{called, shown_name};
+use super::event_lookup::shown_name;
 use super::invites::RoomUpgrade;
 use super::mention::OwnNames;
 use super::room_events::DirectRooms;
@@ -75,6 +75,18 @@ impl SyncReader<'_> {
             return Ok(TranslatedEvent::Drop);
         }
         let proof = self.proof(room, event, &happening).await?;
+        // Read once: the SDK reads a member from several tables.
+        let name = match &happening.what {
+            MatrixEventKind::Said(_)
+            | MatrixEventKind::Edited { .. }
+            | MatrixEventKind::Deleted { .. }
+            | MatrixEventKind::Reacted { .. } => shown_name(room, &happening.sender).await,
+            MatrixEventKind::Member { .. }
+            | MatrixEventKind::Upgraded { .. }
+            | MatrixEventKind::Sealed { .. }
+            | MatrixEventKind::Nothing => None,
+        };
+        let called = name.as_deref().unwrap_or(happening.sender.as_str());
         let place = || Place::room(room.room_id().as_str());
         let id = EventId::new(happening.id.as_str());
         let (place, kind) = match &happening.what {
@@ -88,16 +100,17 @@ impl SyncReader<'_> {
                 self.warn_of_plaintext(room);
                 return Ok(TranslatedEvent::Drop);
             }
-            MatrixEventKind::Said(said) => match self.said(room, about, &happening.sender, said).await? {
-                Some(kind) => {
-                    let thread = said.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
-                    (Place { thread, ..place() }, kind)
+            MatrixEventKind::Said(said) => {
+                match self.said(room, about, (&happening.sender, called), said).await? {
+                    Some(kind) => {
+                        let thread = said.thread.as_ref().map(|root| ThreadId::new(root.as_str()));
+                        (Place { thread, ..place() }, kind)
+                    }
+                    None => return Ok(TranslatedEvent::Drop),
                 }
-                None => return Ok(TranslatedEvent::Drop),
-            },
+            }
             MatrixEventKind::Edited { of, said } => {
-                let author = called(room, &happening.sender).await;
-                let Some(text) = text::of(&said.message, false, &author) else {
+                let Some(text) = text::of(&said.message, false, called) else {
                     return Ok(TranslatedEvent::Drop);
                 };
                 let text = about.names(&self.account.own).after(&text).unwrap_or(&text).to_owned();
@@ -133,7 +146,7 @@ impl SyncReader<'_> {
         };
         let author = EventAuthor {
             id: UserId::new(happening.sender.as_str()),
-            name: shown_name(room, &happening.sender).await,
+            name,
             trust: proof.trust,
             bot: false,
             device: proof.device,
@@ -154,11 +167,10 @@ impl SyncReader<'_> {
         &self,
         room: &Room,
         about: &RoomContext,
-        sender: &MatrixUserId,
+        (sender, called): (&MatrixUserId, &str),
         said: &MessageContent,
     ) -> Result<Option<RoomEventKind>, PlatformError> {
-        let author = called(room, sender).await;
-        let Some(text) = text::of(&said.message, said.reply_to.is_some(), &author) else { return Ok(None) };
+        let Some(text) = text::of(&said.message, said.reply_to.is_some(), called) else { return Ok(None) };
         let names = about.names(&self.account.own);
         let after = names.after(&text);
         let mut addressed =

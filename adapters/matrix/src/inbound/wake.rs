@@ -11,12 +11,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use matrix_sdk::RoomState;
 use matrix_sdk::ruma::api::client::sync::sync_events::v3;
 use matrix_sdk::ruma::events::{AnySyncTimelineEvent, AnyTimelineEvent};
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, RoomId};
 
 use super::SyncReader;
+use super::filter::SentMembers;
 use super::sync::{self, SyncFailure};
 
 /// What the SDK's next sync may do.
@@ -24,7 +26,7 @@ pub(super) enum SyncTurn {
     /// Wait for events.
     Wait,
     /// Fetch what is there. These messages of others are among it.
-    Fetch(SentCopies),
+    Fetch(SentCopies, SentMembers),
 }
 
 /// Encrypted messages as the homeserver sent them, by room and id.
@@ -70,15 +72,29 @@ impl SyncReader<'_> {
         loop {
             let response = tokio::select! {
                 response = sync::of_others(&self.account.client, since, &self.account.own) => response?,
-                () = self.entered.notified() => return Ok(SyncTurn::Fetch(SentCopies::default())),
+                () = self.entered.notified() => return Ok(SyncTurn::Fetch(SentCopies::default(), SentMembers::Speakers)),
             };
             // The same position: nobody has done anything, and neither have we.
             if response.next_batch != since {
-                return Ok(SyncTurn::Fetch(SentCopies::of(response)));
+                let members = self.unknown_members(&response);
+                return Ok(SyncTurn::Fetch(SentCopies::of(response), members));
             }
             if !self.may_wait() {
                 return Ok(SyncTurn::Wait);
             }
+        }
+    }
+
+    /// Whose membership the SDK needs with this response. It fetches all members of a room before it first writes
+    /// there, and from then on hears of every change.
+    fn unknown_members(&self, response: &v3::Response) -> SentMembers {
+        let is_known = |room: &OwnedRoomId| {
+            let room = self.account.client.get_room(room);
+            room.is_some_and(|room| room.state() == RoomState::Joined && room.are_members_synced())
+        };
+        match response.rooms.join.keys().all(is_known) {
+            true => SentMembers::Nobody,
+            false => SentMembers::Speakers,
         }
     }
 
