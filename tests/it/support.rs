@@ -24,6 +24,7 @@ pub mod relay;
 pub mod room;
 #[cfg(feature = "testing")]
 pub mod scripted;
+pub mod scripted_process;
 #[cfg(feature = "testing")]
 pub mod served;
 #[cfg(feature = "testing")]

@@ -1,8 +1,8 @@
 //! A scripted ACP agent: this test program, started once more behind a file called `agent`.
 //!
 //! A test makes a [`ScriptedAgent`] with a [`Script`] and gives its [`command`](ScriptedAgent::command) to an agent of kind
-//! `acp`. Log and gates are those of the [scripted codex](crate::codex::scripted_peer). The test harness prints lines of its
-//! own before ours, which is the banner that every client must bear.
+//! `acp`. Its log and its gates are those of every [scripted process](crate::support::scripted_process). The test harness
+//! prints lines of its own before ours, which is the banner that every client must bear.
 
 #![allow(dead_code, unused_imports, reason = "each helper is used by some of the test files")]
 
@@ -10,19 +10,14 @@ mod agent_process;
 mod prompt_player;
 mod script;
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-pub use crate::codex::scripted_peer::control_line::{LogEntry, LogEvent};
-use crate::codex::scripted_peer::control_line::{PeerControl, SOCKET};
+pub use crate::support::scripted_process::{LogEntry, LogEvent};
+use crate::support::scripted_process::{PeerControl, SOCKET, replace};
 pub use script::{Act, CancelRule, LoadRule, Script};
-
-/// Longest wait. Only a failure takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Variable with the folder of the scripted agent; it makes the test the process.
 const FOLDER: &str = "TALARIA_SCRIPTED_AGENT";
@@ -81,87 +76,12 @@ impl ScriptedAgent {
             std::fs::remove_file(session.unwrap().path()).unwrap();
         }
     }
-
-    /// Opens a gate, now and for all that come to it later.
-    pub fn opens(&self, gate: &str) {
-        self.control.open(gate);
-    }
-
-    /// Waits until a process waits at this gate, or has passed it.
-    pub async fn reached(&self, gate: &str) {
-        self.logs(|entry| matches!(&entry.event, LogEvent::Waits(name) if name == gate)).await;
-    }
-
-    /// Waits until a message with this method was received, and returns its parameters.
-    pub async fn receives(&self, method: &str) -> Value {
-        self.logs(|entry| entry.received(method).is_some()).await.received(method).cloned().unwrap()
-    }
-
-    /// Waits for an entry of the log, from its beginning on.
-    pub async fn logs(&self, wanted: impl Fn(&LogEntry) -> bool) -> LogEntry {
-        let mut entries = self.control.entries();
-        let waiting = entries.wait_for(|entries| entries.iter().any(&wanted));
-        let found = match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(entries) => entries.unwrap().iter().find(|entry| wanted(entry)).cloned(),
-            Err(_) => None,
-        };
-        found.unwrap_or_else(|| panic!("it never came to that:\n{}", self.history()))
-    }
-
-    /// The log so far.
-    pub fn log(&self) -> Vec<LogEntry> {
-        self.control.entries().borrow().clone()
-    }
-
-    /// Parameters of all messages so far with this method.
-    pub fn received(&self, method: &str) -> Vec<Value> {
-        self.log().iter().filter_map(|entry| entry.received(method).cloned()).collect()
-    }
-
-    /// Answers so far to requests of the process: their results or errors.
-    pub fn answers(&self) -> Vec<Value> {
-        let answer = |entry: LogEntry| match entry.event {
-            LogEvent::Received(message) if message["method"].is_null() => Some(message),
-            _ => None,
-        };
-        self.log().into_iter().filter_map(answer).collect()
-    }
-
-    /// Commands that ran, in order.
-    pub fn ran(&self) -> Vec<String> {
-        let ran = |entry: LogEntry| match entry.event {
-            LogEvent::Ran { command, .. } => Some(command),
-            _ => None,
-        };
-        self.log().into_iter().filter_map(ran).collect()
-    }
-
-    /// Process ids of all processes so far, in order.
-    pub fn processes(&self) -> Vec<u32> {
-        let started =
-            |entry: LogEntry| matches!(entry.event, LogEvent::Started { .. }).then_some(entry.process);
-        self.log().into_iter().filter_map(started).collect()
-    }
-
-    /// A variable of the last process.
-    pub fn variable(&self, name: &str) -> Option<String> {
-        let environment = |entry: LogEntry| match entry.event {
-            LogEvent::Started { environment, .. } => Some(environment),
-            _ => None,
-        };
-        self.log().into_iter().rev().find_map(environment).expect("it was started").get(name).cloned()
-    }
-
-    /// Everything for the message of a failure.
-    pub fn history(&self) -> String {
-        self.log().iter().map(|entry| format!("{entry:?}\n")).collect()
-    }
 }
 
-/// Replaces a file at once: a process may read or run it just now.
-fn replace(path: &Path, text: &str, mode: u32) {
-    let new = path.with_extension("new");
-    std::fs::write(&new, text).unwrap();
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode)).unwrap();
-    std::fs::rename(new, path).unwrap();
+impl Deref for ScriptedAgent {
+    type Target = PeerControl;
+
+    fn deref(&self) -> &PeerControl {
+        &self.control
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::prompt_player::{Player, PromptPlace};
 use super::script::{CancelRule, LoadRule, Script};
 use super::{SCRIPT, SESSIONS};
-use crate::codex::scripted_peer::control_line::{ControlLine, LogEvent, Nudge};
+use crate::support::scripted_process::{ControlLine, LogEvent, Nudge};
 
 /// Code for an unknown conversation, as one of the real agents has it.
 const UNKNOWN: i64 = -32_002;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::agent_process::AgentProcess;
 use super::script::Act;
-use crate::codex::scripted_peer::control_line::{LogEvent, Nudge};
+use crate::support::scripted_process::{LogEvent, Nudge};
 
 /// The prompt of a player.
 pub(super) struct PromptPlace {

@@ -10,10 +10,10 @@ use std::sync::mpsc::{Sender, channel};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::control_line::{ControlLine, LogEvent};
 use super::scenario::{Act, InterruptRule, Scenario, ScriptedAnswer};
 use super::turn_player::{Nudge, Player, TurnPlace};
 use super::{ARGUMENTS, SCENARIO};
+use crate::support::scripted_process::{ControlLine, LogEvent};
 
 /// The code of codex for almost every mistake.
 const INVALID: i64 = -32_600;

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use serde_json::{Value, json};
 
 use super::app_server::Peer;
-use super::control_line::LogEvent;
-pub(super) use super::control_line::Nudge;
 use super::scenario::{Act, CommandAct, PatchAct};
+use crate::support::scripted_process::LogEvent;
+pub(super) use crate::support::scripted_process::Nudge;
 
 /// Bytes of each message of a flood.
 const FLOOD: usize = 1_000;

@@ -1,12 +1,18 @@
 //! The line between a test and its scripted processes: a log in one direction, opened gates in the other.
+//!
+//! A scripted process is this test program, started once more behind a file with the name of the real one. It writes
+//! everything that it receives, sends and runs into the log, so that a test can wait for it; a test opens the gates at
+//! which the process waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,6 +20,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
+
+/// Longest wait. Only a failure takes this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One line for each [`LogEntry`], in the folder of the scripted program.
 const LOG: &str = "log.jsonl";
@@ -102,14 +111,94 @@ impl PeerControl {
         Self { entries, opened, accepting }
     }
 
-    pub fn entries(&self) -> watch::Receiver<Vec<LogEntry>> {
-        self.entries.clone()
-    }
-
-    pub fn open(&self, gate: &str) {
+    /// Opens a gate, now and for all that come to it later.
+    pub fn opens(&self, gate: &str) {
         self.opened.send_modify(|opened| {
             opened.insert(gate.to_owned());
         });
+    }
+
+    /// Waits until a process waits at this gate, or has passed it.
+    pub async fn reached(&self, gate: &str) {
+        self.logs(|entry| matches!(&entry.event, LogEvent::Waits(name) if name == gate)).await;
+    }
+
+    /// Waits until a message with this method was received, and returns its parameters.
+    pub async fn receives(&self, method: &str) -> Value {
+        self.logs(|entry| entry.received(method).is_some()).await.received(method).cloned().unwrap()
+    }
+
+    /// Waits until the log is as wanted.
+    pub async fn has_logged(&self, wanted: impl Fn(&[LogEntry]) -> bool) {
+        let mut entries = self.entries.clone();
+        let waiting = entries.wait_for(|entries| wanted(entries));
+        let has_logged = tokio::time::timeout(PATIENCE, waiting).await.is_ok();
+        assert!(has_logged, "it never came to that:\n{}", self.history());
+    }
+
+    /// Waits for an entry of the log, from its beginning on.
+    pub async fn logs(&self, wanted: impl Fn(&LogEntry) -> bool) -> LogEntry {
+        let mut entries = self.entries.clone();
+        let waiting = entries.wait_for(|entries| entries.iter().any(&wanted));
+        let found = match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(entries) => entries.unwrap().iter().find(|entry| wanted(entry)).cloned(),
+            Err(_) => None,
+        };
+        found.unwrap_or_else(|| panic!("it never came to that:\n{}", self.history()))
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> Vec<LogEntry> {
+        self.entries.borrow().clone()
+    }
+
+    /// Parameters of all messages so far with this method.
+    pub fn received(&self, method: &str) -> Vec<Value> {
+        self.log().iter().filter_map(|entry| entry.received(method).cloned()).collect()
+    }
+
+    /// Answers so far to requests of the process: their results or errors.
+    pub fn answers(&self) -> Vec<Value> {
+        let answer = |entry: LogEntry| match entry.event {
+            LogEvent::Received(message) if message["method"].is_null() => Some(message),
+            _ => None,
+        };
+        self.log().into_iter().filter_map(answer).collect()
+    }
+
+    /// Commands that ran, in order.
+    pub fn ran(&self) -> Vec<String> {
+        let ran = |entry: LogEntry| match entry.event {
+            LogEvent::Ran { command, .. } => Some(command),
+            _ => None,
+        };
+        self.log().into_iter().filter_map(ran).collect()
+    }
+
+    /// Process ids of all processes so far, in order.
+    pub fn processes(&self) -> Vec<u32> {
+        let started =
+            |entry: LogEntry| matches!(entry.event, LogEvent::Started { .. }).then_some(entry.process);
+        self.log().into_iter().filter_map(started).collect()
+    }
+
+    /// The environment of the last process.
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        let environment = |entry: LogEntry| match entry.event {
+            LogEvent::Started { environment, .. } => Some(environment),
+            _ => None,
+        };
+        self.log().into_iter().rev().find_map(environment).expect("it was started")
+    }
+
+    /// A variable of the last process.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        self.environment().remove(name)
+    }
+
+    /// Everything for the message of a failure.
+    pub fn history(&self) -> String {
+        self.log().iter().map(|entry| format!("{entry:?}\n")).collect()
     }
 }
 
@@ -199,4 +288,12 @@ impl Gates {
         }
         self.opened.insert(gate);
     }
+}
+
+/// Replaces a file at once: a process may read or run it just now.
+pub fn replace(path: &Path, text: &str, mode: u32) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode)).unwrap();
+    std::fs::rename(new, path).unwrap();
 }
