@@ -182,8 +182,8 @@ fn counts(kind: &RoomEventKind) -> bool {
     }
 }
 
-/// Looks at the homeserver's copy of an event that we decrypted, and fetches it if there is none. One request for each event of a response, whose
-/// number is bounded: it needs no budget of its own, which some could use up for all.
+/// Looks at the homeserver's copy of an event that we decrypted, and fetches it if there is none. One request for each
+/// event of a response, whose number is bounded: it needs no budget of its own, which some could use up for all.
 async fn shown(
     lookup: &EventLookup,
     room: &Room,
