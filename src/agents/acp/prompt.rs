@@ -30,6 +30,11 @@ pub struct PromptWords<'a> {
     pub history: &'a [SessionMessage],
 }
 
+/// The heading of those words. Where a program asks, its own words may be among them.
+pub fn heading(is_room: bool) -> &'static str {
+    if is_room { "(From the operator of this chat:)" } else { "(Instructions:)" }
+}
+
 /// The member `prompt` of `session/prompt`. Pictures go with it if the agent takes them; every other file is put into the
 /// folder of the session, where the agent can work with it.
 pub fn prompt_blocks(

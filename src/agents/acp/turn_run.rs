@@ -10,7 +10,7 @@ use super::AcpAgent;
 use super::failure::{self, cut_short};
 use super::pool::{Acquired, PlaceKey, PooledProcess, ProcessPlace, ProcessWish};
 use super::process::{AcpProcess, StartError};
-use super::prompt::{PromptWords, prompt_blocks};
+use super::prompt::{self, PromptWords, prompt_blocks};
 use super::session::{LoadError, SessionReport};
 use super::turn_loop::{LoopEnd, TurnLoop};
 use crate::agent::{
@@ -22,12 +22,6 @@ use crate::agents::turn_files::TurnFiles;
 use crate::config::make_workspace;
 use crate::i18n::TextKey;
 use crate::util::hash;
-
-/// Stands before the words of ours in a room.
-const OPERATOR: &str = "(From the operator of this chat:)";
-
-/// Stands before the words of ours where a program asks, whose own words may be among them.
-const PROGRAM: &str = "(Instructions:)";
 
 /// One turn.
 pub struct TurnRun<'a> {
@@ -67,7 +61,7 @@ impl TurnRun<'_> {
         let context_hash =
             if request.context.trim().is_empty() { String::new() } else { hash([request.context.as_str()]) };
         let words = PromptWords {
-            heading: if self.turn.asked_in_room { OPERATOR } else { PROGRAM },
+            heading: prompt::heading(self.turn.asked_in_room),
             context: if context_hash == report.context { "" } else { &request.context },
             history: if is_new { &request.history } else { &[] },
         };
