@@ -4,12 +4,14 @@ use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use talaria_platform::{
     AuthorTrust, EventAuthor, EventBatch, EventId, Inbox, IncomingMessage, Place, PlatformError,
     PlatformErrorKind, RoomEvent, RoomEventKind, RoomId, RoomInfo, UserId,
 };
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::line::{self, InputLine, LONGEST};
 use crate::outbound::OutputHandle;
@@ -21,6 +23,10 @@ const OWNER: &str = "owner";
 
 /// Lines that may wait for the core. One: the other lines can wait in the pipe and need no memory here.
 const LINES: usize = 1;
+
+/// How long the answers after the end of the input may take until the person is told what the program waits for. The
+/// agent reports its end a moment after its last words.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The input, and the line that is not handed over yet.
 ///
@@ -85,7 +91,8 @@ impl InputReader {
                 self.turn_taking.free().await;
             }
             let Some(text) = self.prompt().await? else {
-                if !self.turn_taking.is_done() && !self.wording.leaving.is_empty() {
+                let is_done = timeout(PATIENCE, self.turn_taking.done()).await.is_ok();
+                if !is_done && !self.wording.leaving.is_empty() {
                     // The core ends after the last answer; a person who cannot wait should know how to leave now.
                     let _ = self.outbound.notice(&self.wording.leaving).await;
                 }

@@ -3,9 +3,6 @@
 //! The reader gives the agent the turn with every prompt. Where prompts come from a file, it reads the next one only
 //! when the turn has come back, so a file of a hundred prompts is answered in order and never fills a queue.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use talaria_platform::{EventId, MessageBody};
 use tokio::sync::watch;
 
@@ -14,7 +11,7 @@ use tokio::sync::watch;
 pub struct TurnTaking {
     speaker: watch::Sender<CurrentSpeaker>,
     /// Whether the agent works on an answer, perhaps to a prompt before the last.
-    answering: Arc<AtomicBool>,
+    answering: watch::Sender<bool>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -29,7 +26,7 @@ enum CurrentSpeaker {
 impl TurnTaking {
     /// Starts with the person's turn.
     pub fn new() -> Self {
-        Self { speaker: watch::Sender::new(CurrentSpeaker::Person), answering: Arc::default() }
+        Self { speaker: watch::Sender::new(CurrentSpeaker::Person), answering: watch::Sender::new(false) }
     }
 
     /// Gives the agent the turn until the final message on `prompt` was shown. Called before the prompt is handed
@@ -60,13 +57,7 @@ impl TurnTaking {
 
     /// Notes that the agent begins to work on an answer, or has ended.
     pub fn answering(&self, on: bool) {
-        self.answering.store(on, Ordering::Relaxed);
-    }
-
-    /// Whether no answer is on its way. Stricter than [`is_free`](Self::is_free): a prompt that waits was told so,
-    /// which gives the turn back, but the answer it waits for still runs.
-    pub fn is_done(&self) -> bool {
-        self.is_free() && !self.answering.load(Ordering::Relaxed)
+        self.answering.send_replace(on);
     }
 
     /// Whether it is the person's turn.
@@ -77,6 +68,14 @@ impl TurnTaking {
     /// Waits until it is not the agent's turn.
     pub async fn free(&self) {
         self.until(|speaker| !matches!(speaker, CurrentSpeaker::Agent(_))).await;
+    }
+
+    /// Waits until no answer is on its way. Longer than [`free`](Self::free): a prompt that waits was told so, which
+    /// gives the turn back, but the answer it waits for still runs.
+    pub async fn done(&self) {
+        self.free().await;
+        // Cannot fail: `self` holds the sender.
+        let _ = self.answering.subscribe().wait_for(|answering| !answering).await;
     }
 
     /// Waits until nothing can be shown any more.
