@@ -22,12 +22,16 @@ use crate::agents::jsonrpc::{RpcAnswer, RpcError, RpcFault};
 use crate::config::CodexConfig;
 use crate::i18n::{LocalizedText, TextKey};
 use crate::testing::failpoint;
+use crate::util::code_span;
 
 /// Longest wait for another process that has the thread open. An earlier process of ours may be about to end.
 const OTHER_WRITER: Duration = Duration::from_secs(5);
 
 /// Pause between two questions whether the thread is free.
 const OTHER_WRITER_PAUSE: Duration = Duration::from_millis(250);
+
+/// Characters of a word of codex in the log.
+const LOGGED: usize = 60;
 
 /// Everything that is needed to open a thread.
 pub struct ThreadOpener<'a> {
@@ -204,15 +208,17 @@ impl ThreadOpener<'_> {
     }
 
     /// Refuses a thread in which a person does not decide: one whose requests a model answers, and one that would run
-    /// commands without a sandbox and without asking, unless the operator means it.
+    /// commands without a sandbox that we know and without asking, unless the operator means it.
     fn check_policy(&self, policy: &EffectivePolicy) -> Result<(), AgentError> {
         if policy.has_other_reviewer() {
-            tracing::error!(reviewer = policy.reviewer, "codex would not leave its requests to people");
+            let reviewer = policy.reviewer.as_deref().map(|reviewer| code_span(reviewer, LOGGED));
+            tracing::error!(reviewer, "codex would not leave its requests to people");
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexReviewer));
         }
         if policy.is_unrestricted() && !self.config.unrestricted {
             tracing::error!(
-                approval = policy.approval,
+                approval = code_span(&policy.approval, LOGGED),
+                sandbox = code_span(&policy.sandbox, LOGGED),
                 "codex would run commands without a sandbox and without asking; see `unrestricted`"
             );
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexUnrestricted));

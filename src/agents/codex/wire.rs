@@ -39,6 +39,10 @@ const PERSON: &str = "user";
 /// The only rule that asks for commands without a look at the sandbox: for all but a few that only read.
 const ASKS_ANYWAY: &str = "untrusted";
 
+/// The sandboxes that we know to hold commands back. One of another name may not: an `externalSandbox` is nobody's but
+/// the machine's around codex.
+const SANDBOXES: [&str; 4] = ["readOnly", "read-only", "workspaceWrite", "workspace-write"];
+
 /// First version that we have seen take `agents.enabled`; 0.138 takes it for a role and fails. The switches of features
 /// are ignored where the model itself says how its agents work.
 const AGENTS_SWITCH_SINCE: CodexVersion = CodexVersion { major: 0, minor: 145, patch: 0 };
@@ -118,11 +122,10 @@ impl EffectivePolicy {
         }
     }
 
-    /// Whether commands run without a sandbox and without anybody being asked. Most rules ask for what the sandbox does not
-    /// allow, so without one they ask for nothing.
+    /// Whether commands may run without a sandbox and without anybody being asked. Most rules ask for what the sandbox does
+    /// not allow, so without one they ask for nothing. A sandbox that we do not know counts as none.
     pub fn is_unrestricted(&self) -> bool {
-        self.approval != ASKS_ANYWAY
-            && matches!(self.sandbox.as_str(), "dangerFullAccess" | "danger-full-access")
+        self.approval != ASKS_ANYWAY && !SANDBOXES.contains(&self.sandbox.as_str())
     }
 
     /// Whether another than a person may approve what codex asks.
@@ -240,11 +243,18 @@ mod tests {
         assert_eq!((usual.profile.as_deref(), usual.model.as_deref()), (Some(":x"), Some("m")));
         assert!(!usual.is_unrestricted());
         for approval in [json!("never"), json!("on-request"), json!({ "granular": {} }), json!(null)] {
-            assert!(!read(approval.clone(), "workspaceWrite").is_unrestricted(), "{approval}");
-            assert!(read(approval.clone(), "dangerFullAccess").is_unrestricted(), "{approval}");
+            for sandbox in ["readOnly", "read-only", "workspaceWrite", "workspace-write"] {
+                assert!(!read(approval.clone(), sandbox).is_unrestricted(), "{approval} {sandbox}");
+            }
+            for sandbox in
+                ["dangerFullAccess", "danger-full-access", "externalSandbox", "", "ReadOnly", "new"]
+            {
+                assert!(read(approval.clone(), sandbox).is_unrestricted(), "{approval} {sandbox}");
+                assert!(!read(json!("untrusted"), sandbox).is_unrestricted(), "{sandbox}");
+            }
         }
-        assert!(!read(json!("untrusted"), "dangerFullAccess").is_unrestricted());
         assert_eq!(EffectivePolicy::read(&json!({})), EffectivePolicy::default());
+        assert!(EffectivePolicy::default().is_unrestricted(), "a codex that does not tell its rules");
         for (answer, is_other) in [
             (json!({}), false),
             (json!({ "approvalsReviewer": "user" }), false),

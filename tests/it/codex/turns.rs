@@ -337,6 +337,22 @@ async fn a_codex_without_a_sandbox_that_asks_nobody_serves_nobody_unless_the_ope
 }
 
 #[tokio::test]
+async fn a_sandbox_that_is_not_known_here_counts_as_none() {
+    let sandboxes = [
+        json!({ "type": "externalSandbox", "networkAccess": "restricted" }),
+        json!({ "type": "" }),
+        json!({ "type": "nextYears" }),
+        Value::Null,
+    ];
+    for sandbox in sandboxes {
+        let scene = CodexScene::with(Scenario::default().with_thread("sandbox", sandbox)).await;
+        scene.asks("hello", "without a sandbox and without asking").await;
+        assert_eq!(scene.codex.received("turn/start").len(), 0);
+        scene.ends().await;
+    }
+}
+
+#[tokio::test]
 async fn a_codex_whose_model_would_approve_instead_of_people_serves_nobody() {
     let scenario = Scenario::default().with_thread("approvalsReviewer", json!("auto_review"));
     let scene = CodexScene::with(scenario).await;
