@@ -25,6 +25,7 @@ use super::wire;
 use crate::agents::jsonrpc::{
     IncomingMessage, RequestId, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming,
 };
+use crate::agents::sorted_json::text_field;
 
 /// Time limit of a call that codex answers from memory or from a small file. Calls usually take a few milliseconds; a
 /// machine under load may take seconds.
@@ -191,7 +192,7 @@ impl CodexLink {
         let Some(state) = threads.get_mut(thread) else { return };
         match message.method.as_str() {
             "turn/started" => state.begin_turn(params["turn"]["id"].as_str()),
-            "turn/completed" => state.active = None,
+            "turn/completed" => state.end_turn(text_field(&params["turn"], "id")),
             // A thread that was just resumed is idle too, before its turn begins.
             "thread/status/changed" if params["status"]["type"] == "idle" => {
                 state.active.take_if(|active| matches!(active, ActiveTurn::Running(_)));
@@ -321,14 +322,15 @@ impl CodexLink {
         let Some(LoadedThread { active: Some(active), .. }) = self.thread(thread) else { return };
         let turn = match &active {
             // Codex interrupts any turn of the thread for an empty id, also one that is about to begin.
-            ActiveTurn::Starting => "",
+            ActiveTurn::Starting(_) => "",
             ActiveTurn::Running(id) => id,
         };
         let params = json!({ "threadId": thread, "turnId": turn });
         match self.rpc.call("turn/interrupt", params, INTERRUPT_CALL).await {
             Ok(_) => {}
             Err(RpcError::Fault(fault)) if wire::has_no_turn(&fault) => {
-                self.change_thread(thread, |state| state.active = None);
+                // Another one may have begun since.
+                self.change_thread(thread, |state| _ = state.active.take_if(|current| *current == active));
             }
             // The end of the turn may be on the way.
             Err(error @ (RpcError::Fault(_) | RpcError::Deadline)) => {

@@ -32,9 +32,9 @@ pub struct LoadedThread {
 /// A turn that runs in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActiveTurn {
-    /// Codex has not said that it has begun. It answers the start before that, and then does not know the turn by its id
-    /// yet.
-    Starting,
+    /// Codex has not said that it has begun. It answers the start before that, with the id, and then does not know the turn
+    /// by it yet. `None` until that answer.
+    Starting(Option<String>),
     /// The turn with this id has begun.
     Running(String),
 }
@@ -47,7 +47,22 @@ impl LoadedThread {
 
     /// Notes that a turn runs.
     pub fn begin_turn(&mut self, id: Option<&str>) {
-        self.active = Some(id.map_or(ActiveTurn::Starting, |id| ActiveTurn::Running(id.to_owned())));
+        self.active = Some(id.map_or(ActiveTurn::Starting(None), |id| ActiveTurn::Running(id.to_owned())));
+    }
+
+    /// Notes the id of the turn that is about to begin.
+    pub fn name_turn(&mut self, id: &str) {
+        if let Some(ActiveTurn::Starting(name @ None)) = &mut self.active {
+            *name = Some(id.to_owned());
+        }
+    }
+
+    /// Notes that the turn with this id is over. The end of an earlier one, which may come late, changes nothing.
+    pub fn end_turn(&mut self, id: &str) {
+        self.active.take_if(|active| match active {
+            ActiveTurn::Starting(name) => name.as_deref() == Some(id),
+            ActiveTurn::Running(running) => running == id,
+        });
     }
 
     /// Remembers an ask that codex will not repeat.
@@ -64,5 +79,38 @@ impl LoadedThread {
     /// Asks whose approvals must still hold before the next turn; `None` if that cannot be known.
     pub fn grants(&self) -> Option<&[Ask]> {
         (!self.has_more_grants).then_some(&self.grants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_over_by_its_own_end_only() {
+        let mut thread = LoadedThread::default();
+        thread.begin_turn(None);
+        thread.end_turn("old");
+        assert_eq!(thread.active, Some(ActiveTurn::Starting(None)));
+        thread.name_turn("new");
+        thread.end_turn("old");
+        assert_eq!(thread.active, Some(ActiveTurn::Starting(Some("new".to_owned()))));
+        thread.begin_turn(Some("new"));
+        thread.end_turn("old");
+        assert_eq!(thread.active, Some(ActiveTurn::Running("new".to_owned())));
+        thread.end_turn("new");
+        assert_eq!(thread.active, None);
+    }
+
+    #[test]
+    fn a_turn_that_never_began_is_over_too() {
+        let mut thread = LoadedThread::default();
+        thread.begin_turn(None);
+        thread.name_turn("new");
+        thread.end_turn("new");
+        assert_eq!(thread.active, None);
+        // An answer that comes after the end names nothing.
+        thread.name_turn("new");
+        assert_eq!(thread.active, None);
     }
 }

@@ -38,8 +38,14 @@ impl TurnGuard {
         self.is_over = true;
     }
 
-    /// Codex has reported the end of the turn.
-    pub fn ended(mut self) {
+    /// Codex has said by which id it knows the turn.
+    pub fn named(&self, turn: &str) {
+        self.link.change_thread(&self.thread, |state| state.name_turn(turn));
+    }
+
+    /// Codex has reported the end of the turn with this id, perhaps before we had noted it.
+    pub fn ended(mut self, turn: &str) {
+        self.link.change_thread(&self.thread, |state| state.end_turn(turn));
         self.is_over = true;
     }
 }

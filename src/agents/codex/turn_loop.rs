@@ -180,11 +180,17 @@ impl<'a> TurnLoop<'a> {
                 guard.refused(&error);
                 return;
             }
+            // The answer does not name the turn that summarises.
+            let mut begun = None;
             while let QueueItem::Message(message) = self.queue.next().await {
+                let turn = message.params["turn"]["id"].as_str().map(str::to_owned);
                 self.link.refuse(message.request).await;
-                if message.method == "turn/completed" {
-                    guard.ended();
-                    return;
+                match (message.method.as_str(), turn) {
+                    ("turn/started", Some(turn)) => begun = Some(turn),
+                    ("turn/completed", Some(turn)) if begun.as_ref() == Some(&turn) => {
+                        return guard.ended(&turn);
+                    }
+                    _ => {}
                 }
             }
         };

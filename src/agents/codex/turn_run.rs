@@ -167,7 +167,10 @@ impl TurnRun<'_> {
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
             let error = match link.call("turn/start", Value::Object(params)).await {
                 Ok(answer) => match answer.result["turn"]["id"].as_str() {
-                    Some(id) => return Ok(StartedTurn { thread, guard, id: id.to_owned(), _files: files }),
+                    Some(id) => {
+                        guard.named(id);
+                        return Ok(StartedTurn { thread, guard, id: id.to_owned(), _files: files });
+                    }
                     // Its messages could not be told from those of another turn. The guard ends it.
                     None => {
                         tracing::error!("codex started a turn and did not name it");
@@ -235,7 +238,7 @@ impl TurnRun<'_> {
         let end = turn_loop.run().await;
         let mut unanswered = turn_loop.close(&end).await;
         match &end {
-            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => guard.ended(),
+            LoopEnd::Done | LoopEnd::Failed(_) | LoopEnd::Interrupted | LoopEnd::Gone(_) => guard.ended(&id),
             LoopEnd::Stopped
             | LoopEnd::Timeout
             | LoopEnd::Halted

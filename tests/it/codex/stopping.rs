@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::scene::CodexScene;
 use super::scripted_peer::{Act, InterruptRule, Scenario};
 use crate::support::gateway::Setup;
@@ -42,6 +44,23 @@ async fn a_turn_that_is_stopped_before_it_has_begun_does_not_begin() {
     scene.codex.opens("begin");
     scene.asks("hello", "bot   hello").await;
     assert_eq!(scene.codex.ran(), Vec::<String>::new());
+    assert_eq!(scene.codex.processes().len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn the_late_end_of_an_earlier_turn_does_not_hide_the_one_that_runs() {
+    let stale = json!({ "method": "turn/completed", "params": { "threadId": "$thread",
+        "turn": { "id": "an-earlier-one", "items": [], "status": "interrupted", "error": null } } });
+    let acts = [Act::writes(format!("{stale}\n")), Act::says_half(&["Let me think"]), Act::Hangs];
+    let scene = CodexScene::with(Scenario::default().turn("plan", acts)).await;
+    scene.room().says("@ann", "plan my week").await;
+    scene.room().shows("Let me think").await;
+    scene.asks("/stop", "(stopped)").await;
+    let interrupted = scene.codex.receives("turn/interrupt").await;
+    assert!(interrupted["turnId"].as_str().unwrap().starts_with("turn-"), "{interrupted}");
+    scene.asks("hello", "bot   hello").await;
+    assert_eq!(scene.codex.received("turn/start").len(), 2);
     assert_eq!(scene.codex.processes().len(), 1);
     scene.ends().await;
 }

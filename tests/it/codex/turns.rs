@@ -186,6 +186,43 @@ async fn a_full_context_is_summarised_and_the_room_is_told() {
 }
 
 #[tokio::test]
+async fn the_late_end_of_an_earlier_turn_does_not_end_a_summary() {
+    let line = |method: &str, params: Value| {
+        Act::writes(format!("{}\n", json!({ "method": method, "params": params })))
+    };
+    let turn = |method: &str, id: &str| {
+        line(
+            method,
+            json!({ "threadId": "thread-1", "turn": { "id": id, "items": [], "status": "completed" } }),
+        )
+    };
+    let item = json!({ "type": "contextCompaction", "id": "c" });
+    let summary = [
+        turn("turn/started", "summary"),
+        turn("turn/completed", "an-earlier-one"),
+        Act::waits("gate"),
+        line("item/completed", json!({ "threadId": "thread-1", "turnId": "summary", "item": item })),
+        turn("turn/completed", "summary"),
+    ];
+    let full = Act::fails("Codex ran out of room", "contextWindowExceeded");
+    let scenario = Scenario::default()
+        .once("thread/compact/start", ScriptedAnswer::Result(json!({})))
+        .turn("go on", [full])
+        .turn("summarise", summary);
+    let scene = CodexScene::with(scenario).await;
+    scene.room().says("@ann", "go on").await;
+    scene.receives("thread/compact/start", 1).await;
+    // Another turn of the process writes what codex would.
+    let other = scene.gateway.direct_room("!other");
+    other.says("@ann", "summarise").await;
+    scene.codex.reached("gate").await;
+    scene.codex.opens("gate");
+    scene.shows("codex has summarised it now").await;
+    scene.asks("and now?", "bot   and now?").await;
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn a_codex_that_dies_leaves_what_it_said_and_the_next_turn_resumes_the_thread() {
     let scenario = Scenario::default().turn(
         "crash",
