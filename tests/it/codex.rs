@@ -5,6 +5,7 @@ mod asking;
 pub mod bad_peers;
 mod deadline;
 mod ours;
+mod own_server;
 mod scene;
 pub mod scripted_peer;
 mod seed_003;

@@ -9,7 +9,7 @@ mod idle_threads;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -57,6 +57,8 @@ pub struct CodexLink {
     threads: Mutex<HashMap<String, LoadedThread>>,
     /// Uses of threads so far.
     uses: AtomicU64,
+    /// Set once the process may run other tools servers than its configuration tells. Stays until the process is gone.
+    distrusts_own_server: AtomicBool,
     /// Changes with each news about a thread.
     news: watch::Sender<u64>,
     /// The account and its limits, as codex reports them. Shared with the server, which outlives the process.
@@ -98,6 +100,7 @@ impl CodexLink {
             routes: Mutex::default(),
             threads: Mutex::default(),
             uses: AtomicU64::new(0),
+            distrusts_own_server: AtomicBool::new(false),
             news: watch::Sender::new(0),
             account,
             account_news: Notify::new(),
@@ -255,6 +258,16 @@ impl CodexLink {
     /// Forgets of every thread whether its tools server is our own.
     pub fn forget_own_server(&self) {
         self.threads.lock().values_mut().for_each(|thread| thread.has_own_server = None);
+    }
+
+    /// From now on no tools server of this process counts as our own.
+    pub fn distrust_own_server(&self) {
+        self.distrusts_own_server.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether no tools server of this process counts as our own.
+    pub fn distrusts_own_server(&self) -> bool {
+        self.distrusts_own_server.load(Ordering::SeqCst)
     }
 
     /// Closes a thread for good. It is remembered until codex has closed it: the approvals that codex knows for it go with

@@ -84,16 +84,19 @@ impl CodexServers {
     }
 
     /// Makes every process that runs read its MCP servers from its configuration again, also for open conversations. One
-    /// that does not know how, or not in time, does so when it starts the next time.
+    /// that does not know how, or not in time, does so when it starts the next time. Until then its file may tell another
+    /// program under the name of our tools server than the one that it runs, so it has none of ours.
     pub async fn reload_configuration(&self) {
         let links: Vec<_> = self.links.lock().iter().filter_map(Weak::upgrade).collect();
         let reload = async |link: &Arc<CodexLink>| {
             // Which program has the name of our tools server is asked anew before the next turn.
             link.forget_own_server();
-            let answer = link.rpc().call("config/mcpServer/reload", Value::Null, RELOAD).await;
-            link.forget_own_server();
-            if let Err(error) = answer {
-                tracing::warn!(%error, "a running codex did not read its configuration again");
+            match link.rpc().call("config/mcpServer/reload", Value::Null, RELOAD).await {
+                Ok(_) => link.forget_own_server(),
+                Err(error) => {
+                    link.distrust_own_server();
+                    tracing::warn!(%error, "a running codex did not read its configuration again");
+                }
             }
         };
         join_all(links.iter().map(reload)).await;

@@ -103,7 +103,8 @@ impl<'a> TurnLoop<'a> {
             thread,
             turn,
             cwd,
-            policy: run.agent.approval_policy(open.has_own_server),
+            // The last look before the turn: codex may have failed to read its configuration while the thread was opened.
+            policy: run.agent.approval_policy(open.has_own_server && !link.distrusts_own_server()),
             text: TurnText::default(),
             projector: Projector::new(thread),
             steps: StepTracker::default(),

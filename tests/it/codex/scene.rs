@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use talaria::agent::AgentTable;
 use talaria::agents::AgentServices;
-use talaria::agents::codex::CodexAgent;
+use talaria::agents::codex::{CodexAgent, CodexServers};
 use talaria::agents::process::count_children;
 use talaria::config::CodexConfig;
 use talaria::ids::{AgentName, SessionId};
@@ -26,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub struct CodexScene {
     pub codex: ScriptedCodex,
     pub gateway: TestGateway,
+    /// The codex processes of the gateway.
+    servers: Arc<Mutex<Option<Arc<CodexServers>>>>,
     /// Holds the folders of the sessions.
     workspace: TempDir,
 }
@@ -46,19 +49,27 @@ impl CodexScene {
         let mut config = CodexConfig::new(workspace.path().to_owned());
         config.command = codex.command().display().to_string();
         change(&mut config);
+        let servers = Arc::new(Mutex::new(None));
+        let known = servers.clone();
         let build: AgentBuilder = Arc::new(move |services: &AgentServices| {
+            *known.lock() = Some(services.codex.clone());
             let agent = CodexAgent::new(config.clone(), services);
             AgentTable::new(AgentName::proxy(), Arc::new(agent))
         });
         // Every change is shown at once.
         let show = ShowMode::Edit { pause: Duration::from_millis(1) };
         let gateway = TestGateway::with(Setup { build: Some(build), show, ..setup }).await;
-        Self { codex, gateway, workspace }
+        Self { codex, gateway, servers, workspace }
     }
 
     /// A server over HTTP in front of the same agent.
     pub async fn served(self) -> (Served, ScriptedCodex, TempDir) {
         (Served::of(self.gateway, settings()).await, self.codex, self.workspace)
+    }
+
+    /// The codex processes of the gateway that runs.
+    pub fn servers(&self) -> Arc<CodexServers> {
+        self.servers.lock().clone().expect("the gateway runs")
     }
 
     pub fn room(&self) -> Room {
