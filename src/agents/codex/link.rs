@@ -6,6 +6,7 @@
 //! nothing is ever allowed by accident.
 
 mod idle_threads;
+mod unused_thread;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use crate::agents::jsonrpc::{
     IncomingMessage, RequestId, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming,
 };
 use crate::agents::sorted_json::text_field;
+
+pub use unused_thread::UnusedThread;
 
 /// Time limit of a call that codex answers from memory or from a small file. Calls usually take a few milliseconds; a
 /// machine under load may take seconds.
@@ -73,10 +76,34 @@ pub struct ThreadRoute {
     thread: String,
     /// Messages of the thread.
     pub queue: Arc<TurnQueue>,
+    /// Set while codex has the thread open and it is not noted as loaded.
+    unused: Option<UnusedThread>,
+}
+
+impl ThreadRoute {
+    /// Codex has opened the thread. It is closed with this route, unless a turn comes to use it.
+    pub fn opened(&mut self, unused: UnusedThread) {
+        self.unused = Some(unused);
+    }
+
+    /// Remembers the thread as one that is loaded.
+    pub fn loaded(&mut self, loaded: LoadedThread) {
+        self.link.add_thread(&self.thread, loaded);
+        self.unused = None;
+    }
 }
 
 impl Drop for ThreadRoute {
     fn drop(&mut self) {
+        if let Some(unused) = self.unused.take() {
+            let (link, thread) = (self.link.clone(), std::mem::take(&mut self.thread));
+            // Nobody else gets the thread before it is closed.
+            let route = Self { link, thread, queue: self.queue.clone(), unused: None };
+            drop(spawn_task("codex-unused-thread", async move {
+                route.link.close_unused(&route.thread, unused).await;
+            }));
+            return;
+        }
         self.link.routes.lock().remove(&self.thread);
         self.link.news.send_modify(|count| *count += 1);
         let unanswered = self.queue.leave();
@@ -241,7 +268,7 @@ impl CodexLink {
     ) -> ThreadRoute {
         let queue = Arc::new(TurnQueue::default());
         routes.insert(thread.to_owned(), queue.clone());
-        ThreadRoute { link: self.clone(), thread: thread.to_owned(), queue }
+        ThreadRoute { link: self.clone(), thread: thread.to_owned(), queue, unused: None }
     }
 
     fn next_use(&self) -> u64 {
@@ -249,7 +276,7 @@ impl CodexLink {
     }
 
     /// Remembers that a thread is loaded.
-    pub fn add_thread(&self, thread: &str, loaded: LoadedThread) {
+    fn add_thread(&self, thread: &str, loaded: LoadedThread) {
         let mut loaded = loaded;
         loaded.used = self.next_use();
         self.threads.lock().insert(thread.to_owned(), loaded);

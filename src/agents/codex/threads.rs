@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::failure;
-use super::link::{CodexLink, ThreadRoute};
+use super::link::{CodexLink, ThreadRoute, UnusedThread};
 use super::loaded_thread::LoadedThread;
 use super::migration::ToolsServer;
 use super::mirror::history_items;
@@ -103,7 +103,7 @@ impl ThreadOpener<'_> {
     }
 
     /// Opens a thread that codex has.
-    async fn resume(&self, report: &ThreadReport, route: ThreadRoute) -> Result<ResumeEnd, AgentError> {
+    async fn resume(&self, report: &ThreadReport, mut route: ThreadRoute) -> Result<ResumeEnd, AgentError> {
         let thread = &report.thread;
         if let Some(loaded) = self.link.thread(thread) {
             if self.holds_grants(&loaded).await {
@@ -131,6 +131,7 @@ impl ThreadOpener<'_> {
             params.insert("excludeTurns".to_owned(), json!(true));
             let fault = match self.call("thread/resume", Value::Object(params)).await {
                 Ok(answer) => {
+                    route.opened(UnusedThread::Stored);
                     if report.is_replacement {
                         // An earlier process of ours may have died before it said so. Codex keeps a thread without a turn
                         // only if it was given the conversation.
@@ -173,13 +174,14 @@ impl ThreadOpener<'_> {
         let Some(thread) = answer.result["thread"]["id"].as_str() else {
             return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the answer names no thread"))));
         };
+        let Some(mut route) = self.link.attach(thread) else {
+            return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the new thread is not new"))));
+        };
+        route.opened(UnusedThread::New);
         let report = ThreadReport::new(thread, self.cwd, is_replacement);
         // A thread that nobody knows after our death would be work that is lost.
         self.out.store_upstream(report.to_value()).await?;
         failpoint("codex.thread_stored");
-        let Some(route) = self.link.attach(thread) else {
-            return Err(self.error(&RpcError::Fault(RpcFault::new(0, "the new thread is not new"))));
-        };
         // Before it counts as loaded: if this breaks off, nobody knows what codex has of it, and the next turn opens the
         // thread anew.
         let is_told = self.tell_history(thread).await?;
@@ -194,7 +196,7 @@ impl ThreadOpener<'_> {
     /// Remembers a thread that codex has opened for us.
     async fn adopt(
         &self,
-        route: ThreadRoute,
+        mut route: ThreadRoute,
         thread: &str,
         answer: &RpcAnswer,
     ) -> Result<OpenThread, AgentError> {
@@ -203,7 +205,7 @@ impl ThreadOpener<'_> {
         let has_own_server = self.has_own_server().await;
         let mut loaded = LoadedThread::new(policy.clone(), answer.position);
         loaded.has_own_server = Some(has_own_server);
-        self.link.add_thread(thread, loaded);
+        route.loaded(loaded);
         Ok(OpenThread { id: thread.to_owned(), policy, has_own_server, route })
     }
 

@@ -112,7 +112,13 @@ async fn a_stop_while_a_new_thread_is_told_the_conversation_leaves_no_thread_wit
     scene.codex.plays(&Scenario::default().once("thread/inject_items", ScriptedAnswer::Silence));
     scene.room().says("@ann", "who am I?").await;
     scene.receives("thread/inject_items", 1).await;
+    let untold = scene.codex.received("thread/inject_items")[0]["threadId"].clone();
     scene.asks("/stop", "(stopped)").await;
+    assert_eq!(
+        scene.codex.receives("thread/unsubscribe").await["threadId"],
+        untold,
+        "codex does not keep it open"
+    );
     scene.asks("and now?", "Codex no longer had this conversation").await;
     let told = scene.codex.received("thread/inject_items");
     assert_eq!(told.len(), 2, "{}", scene.codex.history());
@@ -309,5 +315,31 @@ async fn threads_that_were_not_used_for_long_are_closed_and_opened_again_when_th
     assert_eq!(scene.codex.received("thread/resume")[0]["threadId"], "thread-1");
     assert_eq!(scene.codex.received("thread/start").len(), 9);
     assert!(!scene.room().now().contains("no longer"), "{}", scene.room().now());
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_thread_that_no_turn_comes_to_use_is_closed_again() {
+    let open = Scenario::default().with_thread("sandbox", json!({ "type": "dangerFullAccess" }));
+    let mut scene = CodexScene::with(open.clone()).await;
+    scene.asks("new", "without a sandbox").await;
+    assert_eq!(scene.codex.receives("thread/unsubscribe").await["threadId"], "thread-1");
+    // Codex may keep it without the conversation if it is archived.
+    assert_eq!(scene.codex.received("thread/archive").len(), 0);
+
+    scene.codex.plays(&Scenario::default());
+    scene.asks("hello", "bot   hello").await;
+    let used = scene.codex.received("turn/start")[0]["threadId"].clone();
+    scene.codex.plays(&open);
+    scene.gateway.restart().await;
+    scene.room().says("@ann", "again").await;
+    scene.comes_to("it is refused", || scene.room().now().matches("without a sandbox").count() == 2).await;
+    assert_eq!(scene.codex.receives("thread/archive").await["threadId"], used);
+    assert_eq!(scene.codex.receives("thread/unarchive").await["threadId"], used);
+
+    // The conversation goes on in it.
+    scene.codex.plays(&Scenario::default());
+    scene.asks("and now?", "bot   and now?").await;
+    assert_eq!(scene.codex.received("turn/start")[1]["threadId"], used);
     scene.ends().await;
 }
