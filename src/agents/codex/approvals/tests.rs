@@ -451,6 +451,25 @@ async fn a_tool_of_a_server_is_asked_with_its_arguments() {
 }
 
 #[tokio::test]
+async fn a_tool_whose_arguments_are_not_told_is_allowed_once_only() {
+    for arguments in [None, Some(Value::Null)] {
+        let mut params = tool_approval();
+        let meta = params["_meta"].as_object_mut().unwrap();
+        meta.remove("tool_params");
+        meta.extend(arguments.map(|arguments| ("tool_params".to_owned(), arguments)));
+        for (choice, action, content) in
+            [("accept", "accept", json!({})), ("decline", "decline", Value::Null)]
+        {
+            let choice = AskChoice::Option(choice.to_owned());
+            let (answer, asked) = Scene::new().answers(ELICITATION, &params, [choice]).await;
+            assert_eq!(answer.reply, elicited(action, content));
+            let kinds: Vec<_> = asked[0].form.options.iter().map(|option| option.kind).collect();
+            assert_eq!(kinds, [OptionKind::AllowOnce, OptionKind::RejectOnce]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_older_codex_names_the_tool_in_its_message() {
     let mut params = tool_approval();
     params["_meta"].as_object_mut().unwrap().remove("tool_name");
