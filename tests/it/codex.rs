@@ -4,6 +4,7 @@
 mod asking;
 pub mod bad_peers;
 mod deadline;
+mod log_lines;
 mod ours;
 mod own_server;
 mod scene;

@@ -27,6 +27,7 @@ use crate::agents::jsonrpc::{
     IncomingMessage, RequestId, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming,
 };
 use crate::agents::sorted_json::text_field;
+use crate::util::code_span;
 
 pub use unused_thread::UnusedThread;
 
@@ -45,6 +46,9 @@ const INTERRUPT_WAIT: Duration = Duration::from_secs(5);
 
 /// Time limit of a question that codex answers from memory, to learn whether it answers anything at all.
 const ALIVE: Duration = Duration::from_secs(5);
+
+/// Characters of the name of a method in the log.
+const LOGGED: usize = 60;
 
 /// Code of our answer to a request that no turn owns.
 const NO_TURN: i64 = -32_600;
@@ -185,7 +189,8 @@ impl CodexLink {
         let queue =
             wire::thread_of(&message.params).and_then(|thread| self.routes.lock().get(thread).cloned());
         let request = message.request.clone();
-        let method = message.method.clone();
+        // A name that codex may have from anybody, such as an MCP server.
+        let method = code_span(&message.method, LOGGED);
         let taken = match queue {
             Some(queue) => queue.push(message).await,
             None => {

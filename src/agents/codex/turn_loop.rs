@@ -26,7 +26,7 @@ use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId, RpcFaul
 use crate::agents::open_requests::OpenRequests;
 use crate::agents::sorted_json::text_field;
 use crate::i18n::TextKey;
-use crate::util::one_line;
+use crate::util::{code_span, one_line};
 
 /// Shortest wait before the deadline is looked at again.
 const TICK: Duration = Duration::from_millis(200);
@@ -36,6 +36,9 @@ const COMPACTION: Duration = Duration::from_secs(300);
 
 /// Characters of codex' own words in the log.
 const LOGGED: usize = 500;
+
+/// Characters of a single word of codex in the log.
+const WORD: usize = 60;
 
 /// Code of our answer to a request if too many wait already.
 const TOO_MANY: i64 = -32_600;
@@ -215,6 +218,7 @@ impl<'a> TurnLoop<'a> {
         let of_turn = params["turnId"].as_str().or_else(|| params["turn"]["id"].as_str());
         if of_turn.is_some_and(|turn| turn != self.turn) {
             // A command of an earlier turn may end much later.
+            let method = code_span(method, WORD);
             tracing::debug!(method, "a message belongs to another turn of the thread");
             return None;
         }
@@ -321,7 +325,7 @@ impl<'a> TurnLoop<'a> {
             status => {
                 let reported = (!turn["error"].is_null()).then(|| TurnFailure::read(&turn["error"]));
                 let failure = reported.or(self.failure).unwrap_or(TurnFailure::Other);
-                tracing::warn!(status, ?failure, "a turn of codex failed");
+                tracing::warn!(status = code_span(status, WORD), ?failure, "a turn of codex failed");
                 LoopEnd::Failed(failure)
             }
         }
@@ -360,7 +364,8 @@ impl<'a> TurnLoop<'a> {
             self.link.change_thread(self.thread, |state| state.keep_grant(ask));
         }
         for remark in remarks {
-            tracing::warn!(%remark, "a request of codex was declined without asking anybody");
+            let remark_line = one_line(&remark.to_string(), LOGGED);
+            tracing::warn!(remark = remark_line, "a request of codex was declined without asking anybody");
             self.run.out.emit(TurnEvent::Remark(remark));
         }
         send(self.link, id, reply).await;
