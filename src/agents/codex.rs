@@ -32,6 +32,7 @@ mod turn_loop;
 mod turn_queue;
 mod turn_run;
 mod turn_text;
+mod waiting_message;
 mod wire;
 
 use std::sync::Arc;

@@ -41,7 +41,7 @@ use self::writer::{OutgoingLine, WRITE_TIME};
 use crate::agents::process::{ManagedProcess, ProcessExit};
 
 pub use failure::{BreakCause, ProcessFailure, RpcError, RpcFault};
-pub use incoming_queue::{IncomingMessage, RpcIncoming};
+pub use incoming_queue::{IncomingMessage, PackedMessage, RpcIncoming};
 pub use wire::{RequestId, RpcDialect};
 
 /// Lines of ours that wait for the writer. Small: a caller that waits here learns by its deadline that the peer does not

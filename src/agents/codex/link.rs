@@ -22,6 +22,7 @@ use super::account::AccountState;
 use super::binary::CodexVersion;
 use super::loaded_thread::{ActiveTurn, LoadedThread};
 use super::turn_queue::{QueueEnd, TurnQueue};
+use super::waiting_message::WaitingMessage;
 use super::wire;
 use crate::agents::jsonrpc::{
     IncomingMessage, RequestId, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming,
@@ -174,9 +175,9 @@ impl CodexLink {
 
     /// Takes all messages until the process is gone, and then tells every turn.
     pub async fn route(self: Arc<Self>, mut incoming: RpcIncoming) {
-        while let Some(message) = incoming.next().await {
+        while let Some((message, line)) = incoming.next_line().await {
             self.observe(&message);
-            self.deliver(message).await;
+            self.deliver(message, line).await;
         }
         let failure = self.rpc.gone().await;
         let queues: Vec<_> = self.routes.lock().values().cloned().collect();
@@ -185,14 +186,14 @@ impl CodexLink {
         self.news.send_modify(|count| *count += 1);
     }
 
-    async fn deliver(&self, message: IncomingMessage) {
+    async fn deliver(&self, message: IncomingMessage, line: Vec<u8>) {
         let queue =
             wire::thread_of(&message.params).and_then(|thread| self.routes.lock().get(thread).cloned());
         let request = message.request.clone();
         // A name that codex may have from anybody, such as an MCP server.
         let method = code_span(&message.method, LOGGED);
         let taken = match queue {
-            Some(queue) => queue.push(message).await,
+            Some(queue) => queue.push(WaitingMessage::new(message, line)).await,
             None => {
                 tracing::debug!(method, "a message of codex belongs to no turn");
                 false

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::waiting_message::WaitingMessage;
 use crate::agents::jsonrpc::{IncomingMessage, ProcessFailure, RequestId};
 
 /// Messages that wait for a turn. A turn takes them as they come; they wait only for the store, or for a reader over
@@ -23,14 +23,6 @@ const BYTES: usize = 16 * 1024 * 1024;
 /// Longest wait of the router for room. All other turns of the process wait as long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Methods whose pieces of text can be joined.
-const JOINED: [&str; 4] = [
-    "item/agentMessage/delta",
-    "item/reasoning/summaryTextDelta",
-    "item/reasoning/textDelta",
-    "item/commandExecution/outputDelta",
-];
-
 /// The queue of one turn. The router pushes, the turn takes.
 #[derive(Debug, Default)]
 pub struct TurnQueue {
@@ -43,7 +35,7 @@ pub struct TurnQueue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    messages: VecDeque<IncomingMessage>,
+    messages: VecDeque<WaitingMessage>,
     /// Bytes of all messages.
     bytes: usize,
     end: Option<QueueEnd>,
@@ -71,7 +63,7 @@ pub enum QueueItem {
 
 impl TurnQueue {
     /// Adds a message, as soon as there is room for it. Returns `false` if it was not taken: nobody will answer it.
-    pub async fn push(&self, message: IncomingMessage) -> bool {
+    pub async fn push(&self, message: WaitingMessage) -> bool {
         let mut message = message;
         let waiting = async {
             loop {
@@ -93,20 +85,19 @@ impl TurnQueue {
     }
 
     /// Adds a message if there is room; otherwise returns it.
-    fn try_push(&self, message: IncomingMessage) -> Result<bool, IncomingMessage> {
+    fn try_push(&self, message: WaitingMessage) -> Result<bool, WaitingMessage> {
         let mut state = self.state.lock();
         if state.end.is_some() || state.is_left {
             return Ok(false);
         }
-        let bytes = message.bytes;
+        let bytes = message.bytes();
         // One that is larger than all room is taken alone.
         if !state.messages.is_empty() && state.bytes + bytes > BYTES {
             return Err(message);
         }
         if let Some(last) = state.messages.back_mut()
-            && let Some(more) = joined(last, &message)
+            && let Some(more) = last.join(&message)
         {
-            last.bytes += more;
             state.bytes += more;
             return Ok(true);
         }
@@ -132,7 +123,7 @@ impl TurnQueue {
         state.is_left = true;
         state.bytes = 0;
         self.room.notify_one();
-        state.messages.drain(..).filter_map(|message| message.request).collect()
+        state.messages.drain(..).filter_map(WaitingMessage::into_request).collect()
     }
 
     /// The next message in order, or the end. May be dropped at any time without losing a message.
@@ -141,9 +132,9 @@ impl TurnQueue {
             {
                 let mut state = self.state.lock();
                 if let Some(message) = state.messages.pop_front() {
-                    state.bytes -= message.bytes;
+                    state.bytes -= message.bytes();
                     self.room.notify_one();
-                    return QueueItem::Message(message);
+                    return QueueItem::Message(message.unpack());
                 }
                 if let Some(end) = &state.end {
                     return QueueItem::End(end.clone());
@@ -154,39 +145,27 @@ impl TurnQueue {
     }
 }
 
-/// Joins a piece of text to the piece before it, if both belong to one text. Returns its bytes.
-fn joined(last: &mut IncomingMessage, next: &IncomingMessage) -> Option<usize> {
-    let is_text = JOINED.contains(&next.method.as_str());
-    let is_same = last.method == next.method
-        && ["turnId", "itemId", "summaryIndex", "contentIndex"]
-            .iter()
-            .all(|key| last.params.get(key) == next.params.get(key));
-    if !is_text || !is_same {
-        return None;
-    }
-    let more = next.params["delta"].as_str()?;
-    match last.params.get_mut("delta") {
-        Some(Value::String(text)) => text.push_str(more),
-        _ => return None,
-    }
-    Some(more.len())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn delta(item: &str, text: &str) -> IncomingMessage {
+    fn delta(item: &str, text: &str) -> WaitingMessage {
         message("item/agentMessage/delta", json!({ "turnId": "t", "itemId": item, "delta": text }))
     }
 
-    fn message(method: &str, params: Value) -> IncomingMessage {
-        let bytes = params.to_string().len();
-        IncomingMessage { position: 0, method: method.to_owned(), params, request: None, bytes }
+    fn message(method: &str, params: Value) -> WaitingMessage {
+        as_read(method, params, None)
+    }
+
+    fn as_read(method: &str, params: Value, request: Option<RequestId>) -> WaitingMessage {
+        let line = json!({ "method": method, "params": params }).to_string().into_bytes();
+        let bytes = line.len();
+        let message = IncomingMessage { position: 0, method: method.to_owned(), params, request, bytes };
+        WaitingMessage::new(message, line)
     }
 
     #[tokio::test]
@@ -229,10 +208,7 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_leaves_gives_back_the_requests_that_it_has_not_read() {
         let queue = TurnQueue::default();
-        let request = |id: i64| IncomingMessage {
-            request: Some(RequestId::Number(id)),
-            ..message("item/tool/call", json!({}))
-        };
+        let request = |id: i64| as_read("item/tool/call", json!({}), Some(RequestId::Number(id)));
         for pushed in [request(1), message("item/started", json!({})), request(2)] {
             assert!(queue.push(pushed).await);
         }
@@ -262,6 +238,44 @@ mod tests {
             assert!(matches!(queue.next().await, QueueItem::Message(_)));
         }
         assert_eq!(queue.next().await, QueueItem::End(QueueEnd::Overflow));
+    }
+
+    /// About the memory that a value takes.
+    fn memory_of(value: &Value) -> usize {
+        let inner = match value {
+            Value::String(text) => text.len(),
+            Value::Array(list) => list.iter().map(memory_of).sum(),
+            Value::Object(members) => members.iter().map(|(key, value)| key.len() + memory_of(value)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        };
+        size_of::<Value>() + inner
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_small_objects_take_no_more_room_than_their_lines() {
+        let queue = TurnQueue::default();
+        let objects = json!(vec![json!({}); 100_000]);
+        let mut pushed = 0;
+        for number in 0.. {
+            let completed = message("item/completed", json!({ "item": objects }));
+            // A piece of text may have members that nobody reads, and ids that are none.
+            let padded = message(
+                "item/agentMessage/delta",
+                json!({ "itemId": number.to_string(), "delta": "x", "padding": objects }),
+            );
+            let strange = message("item/agentMessage/delta", json!({ "itemId": objects, "delta": "x" }));
+            if !(queue.push(completed).await && queue.push(padded).await && queue.push(strange).await) {
+                break;
+            }
+            pushed += 3;
+        }
+        let state = queue.state.lock();
+        assert!(pushed > 30 && state.bytes <= BYTES, "{pushed} messages");
+        let held = state.messages.iter().map(|message| match message {
+            WaitingMessage::Piece(message) => memory_of(&message.params),
+            WaitingMessage::Packed(message) => message.bytes(),
+        });
+        assert!(held.sum::<usize>() <= state.bytes);
     }
 
     #[tokio::test]

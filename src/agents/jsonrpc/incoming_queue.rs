@@ -30,6 +30,40 @@ pub struct IncomingMessage {
     pub bytes: usize,
 }
 
+/// A message that waits elsewhere for long. It holds its line as it was read: parameters of many small parts take many
+/// times the memory of their text once they are read.
+#[derive(Debug)]
+pub struct PackedMessage {
+    position: u64,
+    method: String,
+    request: Option<RequestId>,
+    line: Box<[u8]>,
+}
+
+impl PackedMessage {
+    /// Packs a message; `line` is its own.
+    pub fn new(message: IncomingMessage, line: Vec<u8>) -> Self {
+        let IncomingMessage { position, method, request, .. } = message;
+        Self { position, method, request, line: line.into() }
+    }
+
+    /// Bytes of its line.
+    pub fn bytes(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The id of a request.
+    pub fn into_request(self) -> Option<RequestId> {
+        self.request
+    }
+
+    /// Reads it again.
+    pub fn unpack(self) -> IncomingMessage {
+        let Self { position, method, request, line } = self;
+        IncomingMessage { position, method, params: wire::read_params(&line), request, bytes: line.len() }
+    }
+}
+
 /// The queue. One reader pushes, one consumer takes.
 #[derive(Debug)]
 pub(super) struct IncomingQueue {
