@@ -78,7 +78,10 @@ impl TurnRun<'_> {
         }
         let before = report.clone();
         report = SessionReport { begun: true, context: context_hash, ..report };
-        self.out.emit(TurnEvent::Upstream(report.to_value()));
+        if self.turn.upstream != Some(report.to_value()) {
+            // A conversation that nobody could find after our death would be work that is lost.
+            self.out.store_upstream(report.to_value()).await?;
+        }
         self.tell_facts(json!({ "acp_session_id": report.acp_session }));
         if let Some(session) = &mut process.session {
             session.is_begun = true;
