@@ -320,3 +320,20 @@ async fn a_conversation_whose_id_is_too_long_to_be_stored_gets_no_prompt() {
     assert_eq!(direct.scripted.received("session/prompt"), Vec::<Value>::new());
     direct.pool.end().await;
 }
+
+#[tokio::test]
+async fn the_last_words_of_an_agent_have_none_of_the_variables_that_its_entry_gives_it() {
+    let words = "no entry with open sesame here";
+    let dies = [Act::exits(3, words)];
+    for script in [Script::default().turn("die", dies.clone()), Script::default().starting(dies)] {
+        let direct = Direct::with_places(&script, 2, |config| {
+            config.env.insert("GATE".to_owned(), "open sesame".to_owned().into());
+        });
+        let (output, end) = direct.asks_in("s", "die").await;
+        assert!(end.is_err());
+        let facts = output.facts.lock().clone();
+        let stderr = facts["stderr"].as_str().unwrap();
+        assert!(stderr.contains("no entry with [redacted] here"), "{stderr}");
+        direct.pool.end().await;
+    }
+}
