@@ -20,6 +20,7 @@ pub mod process;
 mod prompt_request;
 pub mod proxy;
 pub mod runtime_switch;
+mod secret_mask;
 mod services;
 pub mod skills;
 mod sorted_json;

@@ -24,7 +24,7 @@ pub enum AppPermissions {
     /// The app is asked, as an event of its turn.
     Ask,
     /// What one of these entries names is permitted once, everything else is denied. An entry is the exact action; one that
-    /// ends with `*` also fits actions that only go on in plain words.
+    /// ends with `*` also fits actions that only go on in plain words, without a path that leads out of the folder.
     Allow(Vec<String>),
 }
 
@@ -94,9 +94,24 @@ fn fits(entry: &str, action: &str) -> bool {
     match entry.strip_suffix('*') {
         None => entry == action,
         Some(beginning) => action.strip_prefix(beginning).is_some_and(|rest| {
-            !rest.contains("..") && !rest.contains(|c: char| c.is_control() || BREAKS.contains(&c))
+            !rest.contains("..")
+                && !rest.contains(|c: char| c.is_control() || BREAKS.contains(&c))
+                && !names_absolute_path(action, beginning.len())
         }),
     }
+}
+
+/// Whether a path in the action, from this byte on, may begin at the root or at somebody's home: `/etc`, `~`, `--file=/etc`,
+/// `file:/etc`, `@/etc`, `-C/etc`. Only behind the name of a folder or a file are `/` and `~` a part of a path below.
+fn names_absolute_path(action: &str, from: usize) -> bool {
+    let of_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    action.char_indices().filter(|(at, c)| *at >= from && matches!(c, '/' | '~')).any(|(at, _)| {
+        let before = &action[..at];
+        let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+        // The value of a short option may follow it directly.
+        let is_short_option = word.starts_with('-') && !word.starts_with("--");
+        is_short_option || !before.ends_with(of_name)
+    })
 }
 
 #[cfg(test)]
@@ -124,11 +139,35 @@ mod tests {
             "cargo test > /etc/passwd",
             "cargo test\nrm x",
             "cargo test ../../other",
+            "cargo test /other/app",
+            "cargo test ~/app",
+            "cargo test ~",
+            "cargo test --manifest-path /other/Cargo.toml",
+            "cargo test --manifest-path=/other/Cargo.toml",
+            "cargo test --manifest-path=~/Cargo.toml",
+            "cargo test --manifest-path=\"/other/Cargo.toml\"",
+            "cargo test '/other/app'",
+            "cargo test --config include:/other/app",
+            "cargo test file:///other/app",
+            "cargo test -C/other/app",
+            "cargo test @/other/app",
+            "cargo test [/]other/app",
+            "cargo test one,/other/app",
+            "cargo test\u{a0}/other",
             "rm x # cargo test",
             "",
         ] {
             assert!(!allows("cargo test*", action), "{action:?}");
         }
+        assert!(!allows("cat*", "cat /home/u/.talaria/api.key"));
+        assert!(!allows("make --dir=*", "make --dir=/other") && !allows("ls -*", "ls -I/other"));
+        for action in ["cat src/lib.rs ./a/b", "cat --from=src/lib.rs", "cat HEAD~1 -n", "cat -- a/b~"] {
+            assert!(allows("cat*", action), "{action:?}");
+        }
+        // What the entry names itself is allowed.
+        assert!(
+            allows("cat /srv/app/*", "cat /srv/app/src/lib.rs") && allows("gcc -I/opt *", "gcc -I/opt a/b.c")
+        );
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod guarded_transport;
 mod http_client;
 mod mcp_tool;
 mod open_link;
-mod secret_mask;
 mod server_actor;
 mod server_state;
 mod tool_list;

@@ -63,11 +63,6 @@ impl<'a, A: Send + 'a> OpenRequests<'a, A> {
         self.withdrawals.drain().map(|(id, _)| id).collect()
     }
 
-    /// Ids of the requests that wait.
-    pub fn ids(&self) -> Vec<RequestId> {
-        self.withdrawals.keys().cloned().collect()
-    }
-
     /// Takes the news that the agent does not wait for a request any more, with the id as it stands on the wire.
     pub fn withdraw(&mut self, id: &Value) {
         let id = match id {

@@ -1,10 +1,11 @@
 //! The environment of an agent.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::agents::process::environment::{PROGRAM_VARIABLES, process_environment};
+use crate::agents::secret_mask::SecretMask;
 use crate::config::{AcpConfig, HomeSetting};
 
 /// Variable that names the folder of the user.
@@ -14,6 +15,15 @@ const HOME: &str = "HOME";
 /// HOME arrives unchanged unless the entry says otherwise, because agents keep their logins there.
 pub fn acp_environment(config: &AcpConfig, folder: &Path) -> BTreeMap<OsString, OsString> {
     complete(process_environment(PROGRAM_VARIABLES, &config.env_passthrough), config, folder)
+}
+
+/// The secrets that an agent gets because its entry says so.
+pub fn entry_secrets(config: &AcpConfig) -> SecretMask {
+    let passed = process_environment(PROGRAM_VARIABLES, &config.env_passthrough);
+    let passed = config.env_passthrough.iter().filter_map(|name| passed.get(OsStr::new(name)));
+    let passed = passed.map(|value| value.to_string_lossy().into_owned());
+    let own = config.env.values().map(|value| value.expose().to_owned());
+    SecretMask::of_program(&passed.chain(own).collect::<Vec<_>>(), &config.args)
 }
 
 fn complete(

@@ -7,6 +7,7 @@ use super::pool::PoolError;
 use super::process::StartError;
 use crate::agent::{AgentError, AgentErrorKind};
 use crate::agents::jsonrpc::{RpcClient, RpcError, RpcFault};
+use crate::agents::secret_mask::SecretMask;
 use crate::i18n::TextKey;
 use crate::util::{clip, mask_secrets, one_line};
 
@@ -48,13 +49,15 @@ pub fn no_start(error: &StartError) -> AgentError {
 }
 
 /// The end of the standard error of an agent that did not start, for programs.
-pub fn start_stderr(error: &StartError) -> String {
+pub fn start_stderr(error: &StartError, secrets: &SecretMask) -> String {
     match error {
         StartError::Missing(failure) | StartError::Exited(failure) | StartError::Silent(failure) => {
-            told_stderr(&failure.stderr)
+            told_stderr(&failure.stderr, secrets)
         }
-        StartError::Refused { stderr, .. } | StartError::Version { stderr, .. } => told_stderr(stderr),
-        StartError::System(error) => told_stderr(&error.to_string()),
+        StartError::Refused { stderr, .. } | StartError::Version { stderr, .. } => {
+            told_stderr(stderr, secrets)
+        }
+        StartError::System(error) => told_stderr(&error.to_string(), secrets),
     }
 }
 
@@ -85,9 +88,9 @@ pub fn shown_stderr(rpc: &RpcClient) -> String {
     one_line(&rpc.stderr_tail(), LOGGED)
 }
 
-/// The end of a standard error for programs: without anything that looks like a secret.
-pub fn told_stderr(stderr: &str) -> String {
-    let masked = mask_secrets(stderr);
+/// The end of a standard error for programs: without the secrets of the agent, and without anything that looks like one.
+pub fn told_stderr(stderr: &str, secrets: &SecretMask) -> String {
+    let masked = mask_secrets(&secrets.hide(stderr));
     let from = masked.chars().count().saturating_sub(TOLD);
     let start = masked.char_indices().nth(from).map_or(0, |(at, _)| at);
     clip(&masked[start..], TOLD).to_owned()

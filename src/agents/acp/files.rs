@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use talaria_platform::BoxFuture;
 
 use crate::agents::confined_dir::{ConfinedDir, FileProblem, ReplaceCondition};
 use crate::agents::jsonrpc::RpcFault;
@@ -38,18 +39,25 @@ enum FileRequest {
 }
 
 /// Answers `fs/read_text_file` and `fs/write_text_file`; `None` for every other method. `root` is the folder of the
-/// session.
-pub async fn answer(method: &str, params: &Value, root: &Path) -> Option<Result<Value, RpcFault>> {
+/// session. The work has begun when this returns, and goes on if the future is dropped: whoever wants to know what became
+/// of a file waits for it.
+pub fn answer(
+    method: &str,
+    params: &Value,
+    root: &Path,
+) -> Option<BoxFuture<'static, Result<Value, RpcFault>>> {
     let request = match FileRequest::read(method, params, root)? {
         Ok(request) => request,
-        Err(fault) => return Some(Err(fault)),
+        Err(fault) => return Some(Box::pin(async { Err(fault) })),
     };
     let root = root.to_owned();
     let working = tokio::task::spawn_blocking(move || request.carry_out(&root));
-    Some(match tokio::time::timeout(DEADLINE, working).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(_)) | Err(_) => Err(RpcFault::new(INTERNAL, "the file cannot be used now")),
-    })
+    Some(Box::pin(async {
+        match tokio::time::timeout(DEADLINE, working).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Err(RpcFault::new(INTERNAL, "the file cannot be used now")),
+        }
+    }))
 }
 
 impl FileRequest {
@@ -158,7 +166,7 @@ mod tests {
     use super::*;
 
     async fn asked(method: &str, params: Value, root: &Path) -> Result<Value, RpcFault> {
-        answer(method, &params, root).await.unwrap()
+        answer(method, &params, root).unwrap().await
     }
 
     async fn read(path: &Path, root: &Path) -> Result<Value, RpcFault> {
@@ -179,7 +187,7 @@ mod tests {
             let answer = asked("fs/read_text_file", params, folder.path()).await;
             assert_eq!(answer, Ok(json!({ "content": part })), "from line {line}");
         }
-        assert!(answer("terminal/create", &json!({}), folder.path()).await.is_none());
+        assert!(answer("terminal/create", &json!({}), folder.path()).is_none());
     }
 
     #[tokio::test]

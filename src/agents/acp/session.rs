@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use super::failure;
 use super::process::AcpProcess;
-use crate::agent::{AgentError, AgentErrorKind};
+use crate::agent::{AgentError, AgentErrorKind, UPSTREAM_BYTES};
 use crate::agents::jsonrpc::{RpcError, RpcFault};
 use crate::agents::sorted_json::{list_field, text_field};
 use crate::i18n::TextKey;
+use crate::util::hash;
 
 /// Time limit of `session/new`. Agents start programs of their own for it.
 const NEW: Duration = Duration::from_secs(60);
@@ -93,6 +94,13 @@ impl SessionReport {
     pub fn to_value(&self) -> Value {
         json!(self)
     }
+
+    /// Whether a report about this conversation can be stored, whatever else it says.
+    fn can_name(id: &str, cwd: &str) -> bool {
+        let (acp_session, cwd) = (id.to_owned(), cwd.to_owned());
+        let longest = Self { acp_session, cwd, begun: false, context: hash([""]) };
+        longest.to_value().to_string().len() <= UPSTREAM_BYTES
+    }
 }
 
 impl OpenSession {
@@ -127,6 +135,13 @@ impl AcpProcess {
         let id = text_field(&answer, "sessionId").to_owned();
         if id.is_empty() {
             tracing::error!("an agent opened a conversation without an id");
+            return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpSession));
+        }
+        if !SessionReport::can_name(&id, cwd) {
+            tracing::error!(
+                bytes = id.len(),
+                "an agent gave its conversation an id that is too long to be stored"
+            );
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpSession));
         }
         self.session = Some(OpenSession::read(&id, &answer));

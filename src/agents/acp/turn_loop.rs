@@ -35,8 +35,14 @@ const NEVER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Code of our answer to a request if too many wait already.
 const TOO_MANY: i64 = -32_600;
 
+/// Code of our answer to a request that comes too late.
+const ENDING: i64 = -32_600;
+
 /// Code of the error for parameters that do not fit.
 const INVALID: i64 = -32_602;
+
+/// Method of the requests that a person or a policy decides.
+const PERMISSION: &str = "session/request_permission";
 
 /// Updates that come only of a prompt.
 const WORK: [&str; 5] =
@@ -65,12 +71,6 @@ pub enum LoopEnd {
     Error(AgentError),
 }
 
-/// An answer to a request of the agent.
-enum RequestAnswer {
-    Permission(PermissionAnswer),
-    Plain(Result<Value, RpcFault>),
-}
-
 /// One prompt while the agent works on it.
 pub struct TurnLoop<'a> {
     run: &'a TurnRun<'a>,
@@ -84,7 +84,10 @@ pub struct TurnLoop<'a> {
     calls: ToolCalls,
     plan: plan::PlanStep,
     projector: Projector,
-    requests: OpenRequests<'a, RequestAnswer>,
+    /// Requests for permission. They are withdrawn when the turn ends.
+    asks: OpenRequests<'a, PermissionAnswer>,
+    /// Requests about files. They are never withdrawn: the work on them has begun, and the agent is told what became of it.
+    files: OpenRequests<'a, Result<Value, RpcFault>>,
     /// A permission was refused in this turn.
     pub was_declined: bool,
     /// The agent has said or done something for this prompt.
@@ -108,7 +111,8 @@ impl<'a> TurnLoop<'a> {
             text: TurnText::default(),
             calls: ToolCalls::default(),
             plan: plan::PlanStep::default(),
-            requests: OpenRequests::default(),
+            asks: OpenRequests::default(),
+            files: OpenRequests::default(),
             was_declined: false,
             has_worked: false,
         }
@@ -131,7 +135,11 @@ impl<'a> TurnLoop<'a> {
             let end = tokio::select! {
                 biased;
                 () = self.run.stop.cancelled() => Some(LoopEnd::Stopped),
-                Some((id, answer)) = self.requests.next() => self.reply(id, answer).await,
+                Some((id, answer)) = self.asks.next() => self.reply(id, answer).await,
+                Some((id, answer)) = self.files.next() => {
+                    send_reply(&self.process.rpc, id, answer).await;
+                    None
+                }
                 answered = &mut self.prompting, if self.answer.is_none() => self.answered(answered).await,
                 message = self.process.incoming.next() => match message {
                     Some((message, line)) => self.take(message, &line).await,
@@ -152,9 +160,8 @@ impl<'a> TurnLoop<'a> {
     }
 
     async fn last_messages(&mut self) -> Option<String> {
-        let open = self.requests.ids();
-        // Asks are withdrawn, and the protocol wants every request answered.
-        self.requests = OpenRequests::default();
+        // The protocol wants every request answered.
+        let open = self.asks.withdraw_all();
         let rpc = self.process.rpc.clone();
         rpc.notify("session/cancel", Some(json!({ "sessionId": self.session }))).await.ok()?;
         for id in open {
@@ -164,9 +171,13 @@ impl<'a> TurnLoop<'a> {
             let end = tokio::select! {
                 biased;
                 answered = &mut self.prompting, if self.answer.is_none() => self.answered(answered).await,
+                Some((id, answer)) = self.files.next() => {
+                    send_reply(&rpc, id, answer).await;
+                    None
+                }
                 message = self.process.incoming.next() => match message {
-                    Some((IncomingMessage { request: Some(id), .. }, _)) => {
-                        send_reply(&rpc, id, Ok(permissions::cancelled())).await;
+                    Some((IncomingMessage { request: Some(id), method, .. }, _)) => {
+                        send_reply(&rpc, id, late_answer(&method)).await;
                         None
                     }
                     Some((message, line)) => self.take(message, &line).await,
@@ -185,11 +196,12 @@ impl<'a> TurnLoop<'a> {
 
     /// Shows that steps have ended, and records everything that did not end before the turn.
     pub async fn close(&mut self, well: bool) {
-        for id in self.requests.ids() {
-            // The agent has given the prompt up or done it, and the protocol wants every request answered.
-            send_reply(&self.process.rpc, id, Ok(permissions::cancelled())).await;
+        // An agent that reads nothing must not hold the turn.
+        if tokio::time::timeout(self.run.agent.times.cancel, self.answer_rest()).await.is_err() {
+            tracing::warn!("an agent did not take the last answers to its requests");
         }
-        self.requests = OpenRequests::default();
+        // Nothing changes in the folder after the turn.
+        while self.files.next().await.is_some() {}
         let (steps, ended) = self.calls.broken_off(well);
         for step in steps.into_iter().chain(self.plan.end()) {
             self.run.out.emit(TurnEvent::Step(step));
@@ -202,6 +214,17 @@ impl<'a> TurnLoop<'a> {
                 tracing::warn!(%error, "the end of a turn was not recorded");
                 return;
             }
+        }
+    }
+
+    /// Answers the requests that still wait. The agent has given the prompt up or done it, and the protocol wants every
+    /// request answered.
+    async fn answer_rest(&mut self) {
+        for id in self.asks.withdraw_all() {
+            send_reply(&self.process.rpc, id, Ok(permissions::cancelled())).await;
+        }
+        while let Some((id, answer)) = self.files.next().await {
+            send_reply(&self.process.rpc, id, answer).await;
         }
     }
 
@@ -351,9 +374,11 @@ impl<'a> TurnLoop<'a> {
     async fn begin_answer(&mut self, message: IncomingMessage, is_other: bool) {
         let IncomingMessage { method, params, request, .. } = message;
         let Some(id) = request else { return };
+        let is_ask = method == PERMISSION;
+        let is_full = if is_ask { self.asks.is_full() } else { self.files.is_full() };
         let refusal = if is_other {
             Some(RpcFault::new(INVALID, "the session has no turn here"))
-        } else if self.requests.is_full() {
+        } else if is_full {
             self.run.out.emit(TurnEvent::Remark(TextKey::AskTooMany.into()));
             Some(RpcFault::new(TOO_MANY, "too many requests wait for an answer"))
         } else {
@@ -363,45 +388,46 @@ impl<'a> TurnLoop<'a> {
             return send_reply(&self.process.rpc, id, Err(refusal)).await;
         }
         let (run, cwd) = (self.run, self.cwd);
-        if method == "session/request_permission" {
+        if is_ask {
             let call = self.calls.requested(&params["toolCall"]);
             let policy = &run.agent.config.permissions;
-            self.requests.begin(id, async move {
-                let options = &params["options"];
-                let answer = permissions::answer(call, options, run.turn, cwd, policy, run.out).await;
-                RequestAnswer::Permission(answer)
+            self.asks.begin(id, async move {
+                permissions::answer(call, &params["options"], run.turn, cwd, policy, run.out).await
             });
             return;
         }
-        self.requests.begin(id, async move {
-            let answer = files::answer(&method, &params, Path::new(cwd)).await;
-            RequestAnswer::Plain(answer.unwrap_or_else(|| {
+        match files::answer(&method, &params, Path::new(cwd)) {
+            Some(answer) => self.files.begin(id, answer),
+            None => {
                 tracing::warn!(
                     method = one_line(&method, LOGGED),
                     "an agent sent a request that is not known here"
                 );
-                Err(RpcFault::new(RpcFault::UNKNOWN_METHOD, "unknown method"))
-            }))
-        });
+                let fault = RpcFault::new(RpcFault::UNKNOWN_METHOD, "unknown method");
+                send_reply(&self.process.rpc, id, Err(fault)).await;
+            }
+        }
     }
 
-    /// Sends an answer. Returns the end if the turn must end after it.
-    async fn reply(&mut self, id: RequestId, answer: RequestAnswer) -> Option<LoopEnd> {
-        let rpc = &self.process.rpc;
-        let PermissionAnswer { reply, remark, declined, halts } = match answer {
-            RequestAnswer::Plain(answer) => {
-                send_reply(rpc, id, answer).await;
-                return None;
-            }
-            RequestAnswer::Permission(answer) => answer,
-        };
+    /// Answers a request for permission. Returns the end if the turn must end after it.
+    async fn reply(&mut self, id: RequestId, answer: PermissionAnswer) -> Option<LoopEnd> {
+        let PermissionAnswer { reply, remark, declined, halts } = answer;
         self.was_declined |= declined.is_some();
         declined.iter().for_each(|call| self.calls.declined(call));
         if let Some(remark) = remark {
             tracing::warn!(%remark, "a request of an agent was declined without asking anybody");
             self.run.out.emit(TurnEvent::Remark(remark));
         }
-        send_reply(rpc, id, Ok(reply)).await;
+        send_reply(&self.process.rpc, id, Ok(reply)).await;
         halts.then_some(LoopEnd::Halted)
+    }
+}
+
+/// The answer to a request that comes while its turn is being ended. Only a permission can be cancelled: for everything
+/// else the same words would be a success.
+fn late_answer(method: &str) -> Result<Value, RpcFault> {
+    match method {
+        PERMISSION => Ok(permissions::cancelled()),
+        _ => Err(RpcFault::new(ENDING, "the turn is being ended")),
     }
 }

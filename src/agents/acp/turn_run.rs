@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use talaria_platform::CancellationToken;
 
 use super::AcpAgent;
+use super::environment::entry_secrets;
 use super::failure::{self, cut_short};
 use super::pool::{Acquired, PlaceKey, PooledProcess, ProcessPlace, ProcessWish};
 use super::process::{AcpProcess, StartError};
@@ -78,7 +79,10 @@ impl TurnRun<'_> {
         }
         let before = report.clone();
         report = SessionReport { begun: true, context: context_hash, ..report };
-        self.out.emit(TurnEvent::Upstream(report.to_value()));
+        if self.turn.upstream != Some(report.to_value()) {
+            // A conversation that nobody could find after our death would be work that is lost.
+            self.out.store_upstream(report.to_value()).await?;
+        }
         self.tell_facts(json!({ "acp_session_id": report.acp_session }));
         if let Some(session) = &mut process.session {
             session.is_begun = true;
@@ -149,7 +153,8 @@ impl TurnRun<'_> {
         let AcpAgent { pool, config, times, .. } = self.agent;
         let failed = |error: StartError| {
             tracing::error!(%error, agent = %self.turn.agent, "there is no agent for the turn");
-            self.tell_facts(json!({ "stop_reason": "error", "stderr": failure::start_stderr(&error) }));
+            let stderr = failure::start_stderr(&error, &entry_secrets(config));
+            self.tell_facts(json!({ "stop_reason": "error", "stderr": stderr }));
             failure::no_start(&error)
         };
         let process = AcpProcess::spawn(pool, config, folder).map_err(|error| failed(error.into()))?;
@@ -178,7 +183,8 @@ impl TurnRun<'_> {
         let id = match process.new_session(&cwd).await {
             Ok(id) => id,
             Err(error) => {
-                let stderr = failure::told_stderr(&process.rpc.stderr_tail());
+                let stderr =
+                    failure::told_stderr(&process.rpc.stderr_tail(), &entry_secrets(&self.agent.config));
                 self.tell_facts(json!({ "stop_reason": "error", "stderr": stderr }));
                 return Err(error);
             }
@@ -208,7 +214,8 @@ impl TurnRun<'_> {
             }
             LoadError::Failed(error) => {
                 tracing::error!(%error, stderr, "the agent did not open the conversation of the session");
-                let stderr = failure::told_stderr(&process.rpc.stderr_tail());
+                let stderr =
+                    failure::told_stderr(&process.rpc.stderr_tail(), &entry_secrets(&self.agent.config));
                 let mut facts = json!({ "stop_reason": "error", "stderr": stderr });
                 if self.turn.wants_raw {
                     facts["session_lost"] = json!(true);
@@ -266,7 +273,7 @@ impl TurnRun<'_> {
         {
             let stderr = process.rpc.stderr_tail();
             tracing::warn!(stderr = failure::shown_stderr(&process.rpc), reason, "a turn of an agent failed");
-            facts["stderr"] = failure::told_stderr(&stderr).into();
+            facts["stderr"] = failure::told_stderr(&stderr, &entry_secrets(&self.agent.config)).into();
         }
         self.tell_facts(facts);
         if is_at_rest {

@@ -17,12 +17,12 @@ use talaria_platform::CancellationToken;
 
 use super::connection::{Connection, RequestFailure, send_failure};
 use super::guarded_transport::{BoundedReader, GuardedTransport, LinkState};
-use super::secret_mask::SecretMask;
 use super::server_state::{McpFailure, McpFailureKind};
 use super::{http_client, tool_names};
 use crate::agents::process::environment::{COMMAND_VARIABLES, process_environment};
 use crate::agents::process::shim::is_start_failure;
 use crate::agents::process::{EndPatience, ManagedProcess, ProcessHost, ProcessSpec, StdinMode};
+use crate::agents::secret_mask::SecretMask;
 use crate::config::{McpServerConfig, McpTransport, Secret};
 use crate::util::one_line;
 

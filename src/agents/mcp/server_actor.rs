@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::open_link::{self, OpenLink};
-use super::secret_mask::SecretMask;
 use super::server_state::{McpFailure, McpServerState, McpServerStatus};
 use crate::agents::process::ProcessHost;
+use crate::agents::secret_mask::SecretMask;
 use crate::config::{McpServerConfig, ToolPermission};
 
 /// After a run of this length the next pause is the first again.

@@ -6,7 +6,7 @@
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
-use super::secret_mask::SecretMask;
+use crate::agents::secret_mask::SecretMask;
 use crate::config::{McpServerConfig, ToolPermission};
 use crate::util::{clip, one_line};
 

@@ -15,6 +15,7 @@ use talaria::agents::acp::AcpAgent;
 use talaria::agents::acp::pool::AcpPool;
 use talaria::agents::process::{ProcessHost, count_children};
 use talaria::config::AcpConfig;
+use talaria::i18n::TextKey;
 use talaria::ids::{AgentName, SessionId, TurnId};
 use talaria_platform::{BoxFuture, CancellationToken};
 use tempfile::TempDir;
@@ -29,6 +30,10 @@ struct Output {
     text: Mutex<String>,
     facts: Mutex<serde_json::Map<String, Value>>,
     report: Mutex<Option<Value>>,
+    /// How often a report had to be on disk before the turn went on.
+    stored: Mutex<u32>,
+    /// The disk is full.
+    stores_nothing: bool,
     /// Stops the turn when the prompt is about to be sent.
     stop: CancellationToken,
     stops_early: bool,
@@ -52,6 +57,17 @@ impl AgentOutput for Output {
 
     fn ask(&self, _ask: Ask) -> BoxFuture<'static, AskChoice> {
         Box::pin(async { AskChoice::Deny(DenyReason::Person) })
+    }
+
+    fn store_upstream(&self, report: Value) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.emit(TurnEvent::Upstream(report));
+        *self.stored.lock() += 1;
+        Box::pin(async {
+            match self.stores_nothing {
+                true => Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeUnrecorded)),
+                false => Ok(()),
+            }
+        })
     }
 
     fn record(&self, _message: SessionMessage) -> BoxFuture<'_, Result<(), AgentError>> {
@@ -275,4 +291,49 @@ async fn a_cancel_never_overtakes_its_prompt() {
     assert_eq!(direct.asks_in("s", "hello").await.1, Ok(TurnEnd::Done));
     assert_eq!(direct.scripted.processes().len(), 1);
     direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn no_prompt_is_sent_before_the_id_of_its_conversation_is_on_disk() {
+    let direct = Direct::new(&Script::default());
+    let full = Output { stores_nothing: true, ..Output::default() };
+    let (_, end) = direct.runs(full, direct.turn("s", "hello")).await;
+    assert_eq!(end.unwrap_err().kind, AgentErrorKind::Refused);
+    assert_eq!(direct.scripted.received("session/prompt"), Vec::<Value>::new());
+
+    let direct = Direct::new(&Script::default());
+    for (prompt, stored) in [("hello", 1), ("again", 0)] {
+        let (output, end) = direct.asks_in("s", prompt).await;
+        assert_eq!((end, *output.stored.lock()), (Ok(TurnEnd::Done), stored), "{prompt}");
+    }
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_conversation_whose_id_is_too_long_to_be_stored_gets_no_prompt() {
+    let answer = json!({ "sessionId": "s".repeat(5_000) });
+    let direct = Direct::new(&Script { new_answer: Some(answer), ..Script::default() });
+    let (output, end) = direct.asks_in("s", "hello").await;
+    let error = end.unwrap_err();
+    assert_eq!((error.kind, error.words), (AgentErrorKind::Refused, TextKey::BrokeAcpSession.into()));
+    assert!(output.report.lock().is_none());
+    assert_eq!(direct.scripted.received("session/prompt"), Vec::<Value>::new());
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn the_last_words_of_an_agent_have_none_of_the_variables_that_its_entry_gives_it() {
+    let words = "no entry with open sesame here";
+    let dies = [Act::exits(3, words)];
+    for script in [Script::default().turn("die", dies.clone()), Script::default().starting(dies)] {
+        let direct = Direct::with_places(&script, 2, |config| {
+            config.env.insert("GATE".to_owned(), "open sesame".to_owned().into());
+        });
+        let (output, end) = direct.asks_in("s", "die").await;
+        assert!(end.is_err());
+        let facts = output.facts.lock().clone();
+        let stderr = facts["stderr"].as_str().unwrap();
+        assert!(stderr.contains("no entry with [redacted] here"), "{stderr}");
+        direct.pool.end().await;
+    }
 }

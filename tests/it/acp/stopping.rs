@@ -84,3 +84,49 @@ async fn an_agent_that_does_not_end_by_itself_is_killed_with_the_gateway() {
     assert!(scene.children() > 0);
     scene.ends().await;
 }
+
+#[tokio::test]
+async fn a_stop_cancels_permissions_and_refuses_everything_else_that_the_agent_wants() {
+    let scene = AcpScene::with(Script::default()).await;
+    scene.asks("hello", "bot   hello").await;
+    let late = scene.session_folder().join("late.txt");
+    let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }]);
+    let call = json!({ "toolCallId": "c", "title": "make", "kind": "execute" });
+    scene.agent.plays(&thinking().cancelling([
+        Act::sends("fs/write_text_file", json!({ "path": late, "content": "x" })),
+        Act::sends("fs/read_text_file", json!({ "path": late })),
+        Act::sends("session/request_permission", json!({ "toolCall": call, "options": options })),
+        Act::sends("_vendor/ask", json!({})),
+    ]));
+    scene.room().says("@ann", "plan my week").await;
+    scene.room().shows("Let me think").await;
+    scene.asks("/stop", "(stopped)").await;
+    scene.comes_to("all are answered", || scene.agent.answers().len() == 4).await;
+    let answers = scene.agent.answers();
+    assert_eq!(answers[2]["result"], json!({ "outcome": { "outcome": "cancelled" } }));
+    for refused in [&answers[0], &answers[1], &answers[3]] {
+        assert!(refused["result"].is_null() && refused["error"]["code"].is_i64(), "{refused}");
+    }
+    assert!(!late.exists(), "it was refused");
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_write_that_has_begun_is_done_when_the_turn_is_over_and_the_agent_is_told_so() {
+    let scene = AcpScene::with(Script::default()).await;
+    scene.asks("hello", "bot   hello").await;
+    let files: Vec<_> = (0..16).map(|number| scene.session_folder().join(format!("{number}.txt"))).collect();
+    let content = "x".repeat(512 * 1024);
+    let write = |path| Act::sends("fs/write_text_file", json!({ "path": path, "content": content }));
+    let acts = files.iter().map(write).chain([Act::says(&["Written."])]).collect::<Vec<_>>();
+    scene.agent.plays(&Script::default().turn("write", acts));
+    scene.asks("write", "Written.").await;
+    for file in &files {
+        assert_eq!(std::fs::read_to_string(file).unwrap().len(), content.len());
+    }
+    scene.comes_to("all are answered", || scene.agent.answers().len() == files.len()).await;
+    for answer in scene.agent.answers() {
+        assert_eq!(answer["result"], json!({}), "{answer}");
+    }
+    scene.ends().await;
+}

@@ -25,16 +25,27 @@ const ASIDE: [&str; 13] = [
     "auto_approved",
 ];
 
+/// Names that agents give the tool that runs a command in a shell of this machine.
+const SHELL_TOOLS: [&str; 7] =
+    ["bash", "shell", "local_shell", "exec_command", "run_shell_command", "run_command", "terminal"];
+
 /// The action; `None` if there is nothing that a person could judge.
 pub fn of(call: &ToolCall, cwd: &str) -> Option<String> {
-    let text = match command_of(&call.raw_input) {
-        Some(command) => with_further(&call.raw_input, command),
-        None => match changes_of(call, cwd) {
-            Some(changes) => changes,
-            None => words_of(call),
-        },
+    let text = match (command_of(&call.raw_input), changes_of(call, cwd)) {
+        (Some(command), _) if runs_in_shell(call) => with_further(&call.raw_input, command),
+        // A command for something else, such as a tool that runs it on another machine.
+        (Some(_), Some(changes)) => format!("{}\n{changes}", words_of(call)),
+        (None, Some(changes)) => changes,
+        (_, None) => words_of(call),
     };
     (!text.trim().is_empty()).then_some(text)
+}
+
+/// Whether the command of a call is one for the shell. Many agents do not name the tool.
+fn runs_in_shell(call: &ToolCall) -> bool {
+    let name = call.name.trim();
+    call.kind == "execute"
+        && (name.is_empty() || SHELL_TOOLS.iter().any(|shell| name.eq_ignore_ascii_case(shell)))
 }
 
 /// The command of a call that runs one.

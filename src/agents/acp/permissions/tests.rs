@@ -128,10 +128,11 @@ fn people_judge_the_whole_action() {
     let zed = json!({ "toolCallId": "c", "title": "echo hi", "kind": "execute", "rawInput": { "call_id": "c",
         "command": ["/bin/bash", "-lc", "echo hi"], "cwd": "/ws", "parsed_cmd": [], "source": "agent" } });
     assert_eq!(of(zed).as_deref(), Some("echo hi"));
-    let words = json!({ "toolCallId": "c", "rawInput": { "command": ["rm", "-rf", "my dir"] } });
+    let words = json!({ "toolCallId": "c", "kind": "execute",
+        "rawInput": { "command": ["rm", "-rf", "my dir"] } });
     assert_eq!(of(words).as_deref(), Some("rm -rf 'my dir'"));
-    let more = json!({ "toolCallId": "c", "title": "ls", "rawInput": { "command": "ls", "description": "look",
-        "dangerouslyDisableSandbox": true } });
+    let more = json!({ "toolCallId": "c", "title": "ls", "name": "Bash", "kind": "execute",
+        "rawInput": { "command": "ls", "description": "look", "dangerouslyDisableSandbox": true } });
     assert_eq!(of(more).as_deref(), Some("dangerouslyDisableSandbox: true\nls"));
     let diff = json!({ "toolCallId": "c", "title": "/ws/a.txt", "kind": "edit", "content": [
         { "type": "diff", "path": "/ws/a.txt", "oldText": "a\nb", "newText": "c" },
@@ -143,4 +144,32 @@ fn people_judge_the_whole_action() {
         json!({ "toolCallId": "c", "title": "Fetch", "kind": "fetch", "rawInput": { "url": "http://x" } });
     assert_eq!(of(fetch).as_deref(), Some("Fetch\n{\"url\":\"http://x\"}"));
     assert_eq!(of(json!({ "toolCallId": "c", "rawInput": {} })), None);
+}
+
+#[test]
+fn a_command_for_another_tool_than_the_shell_is_shown_with_the_name_of_the_tool_and_matches_no_list() {
+    let allowed = AppPermissions::Allow(vec!["git status".to_owned(), "git*".to_owned()]);
+    let request = |name: &str, title: &str, kind: &str| {
+        ToolCalls::default()
+            .requested(&json!({ "toolCallId": "c", "name": name, "title": title, "kind": kind,
+            "rawInput": { "command": "git status" }, "locations": [{ "path": "/ws/a" }] }))
+    };
+    for (name, title, kind) in [
+        ("prod_ssh", "git status", "execute"),
+        ("prod_ssh", "prod_ssh", "other"),
+        ("", "git status", "other"),
+        ("", "prod_ssh", ""),
+        ("Bash", "prod_ssh", "other"),
+        ("prod_ssh", "git status", "edit"),
+        ("mcp__prod__bash", "git status", "execute"),
+    ] {
+        let detail = detail::of(&request(name, title, kind), "/ws").unwrap();
+        assert!(detail.starts_with(if name.is_empty() { title } else { name }), "{detail}");
+        assert!(detail.contains(title) && detail.contains(r#"{"command":"git status"}"#), "{detail}");
+        assert_eq!(allowed.decide(&detail), PermissionDecision::Deny, "{detail}");
+    }
+    for name in ["", "Bash", "bash", "exec_command", "run_shell_command"] {
+        let detail = detail::of(&request(name, "git status", "execute"), "/ws").unwrap();
+        assert_eq!((detail.as_str(), allowed.decide(&detail)), ("git status", PermissionDecision::AllowOnce));
+    }
 }

@@ -114,6 +114,7 @@ impl AgentProcess {
         match (message["method"].as_str(), id.is_null()) {
             (Some(method), false) => self.answers(id, method, params),
             (Some("session/cancel"), true) if self.script().cancel == CancelRule::Works => {
+                Player::alone(self.clone()).plays(&self.script().on_cancel);
                 let session = params["sessionId"].as_str().unwrap_or_default();
                 let running = self.state.lock().sessions.get(session).and_then(|session| session.1.clone());
                 running.into_iter().for_each(|nudge| drop(nudge.send(Nudge::Interrupted)));
@@ -133,9 +134,10 @@ impl AgentProcess {
                 Player::alone(self.clone()).plays(&script.on_initialize);
                 self.send(json!({ "id": id, "result": script.greeting }));
             }
-            "session/new" => match script.new_error {
-                Some((code, message)) => self.refuses(id, code, &message),
-                None => self.begins_session(id, params),
+            "session/new" => match (script.new_error, script.new_answer) {
+                (Some((code, message)), _) => self.refuses(id, code, &message),
+                (None, Some(answer)) => self.send(json!({ "id": id, "result": answer })),
+                (None, None) => self.begins_session(id, params),
             },
             "session/load" => self.loads_session(id, params, script.load),
             "session/prompt" => self.takes_prompt(id, params, &script),

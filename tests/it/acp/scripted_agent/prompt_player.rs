@@ -95,6 +95,9 @@ impl Player {
             Act::Runs { command, output, asks } => return self.runs(command, output, *asks),
             Act::Updates(update) => self.update(update.clone()),
             Act::Asks { method, params } => drop(self.asks(method, params.clone())?),
+            Act::Sends { method, params } => {
+                self.agent.ask(method, self.with_session(params.clone()), self.nudge.clone());
+            }
             Act::Notifies { method, params } => {
                 self.agent.send(json!({ "method": method, "params": self.with_session(params.clone()) }));
             }

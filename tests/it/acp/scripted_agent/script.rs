@@ -14,10 +14,14 @@ pub struct Script {
     pub greeting: Value,
     /// What `session/new` does: an error in place of a conversation.
     pub new_error: Option<(i64, String)>,
+    /// The answer to `session/new`, in place of a conversation.
+    pub new_answer: Option<Value>,
     /// What `session/load` does.
     pub load: LoadRule,
     /// What `session/cancel` does.
     pub cancel: CancelRule,
+    /// Acts when `session/cancel` comes, before it does anything.
+    pub on_cancel: Vec<Act>,
     /// Acts of turns. The first entry whose words are in the prompt is played; without one, its last text is repeated.
     pub turns: Vec<(String, Vec<Act>)>,
 }
@@ -57,6 +61,8 @@ pub enum Act {
     Updates(Value),
     /// A request with these parameters and the id of the conversation. Its answer is awaited, and is in the log.
     Asks { method: String, params: Value },
+    /// Like `Asks`, but its answer is not awaited.
+    Sends { method: String, params: Value },
     /// A notification with these parameters and the id of the conversation.
     Notifies { method: String, params: Value },
     /// Waits until the test opens this gate. A turn can be cancelled meanwhile.
@@ -102,6 +108,10 @@ impl Act {
         Self::Asks { method: method.to_owned(), params }
     }
 
+    pub fn sends(method: &str, params: Value) -> Self {
+        Self::Sends { method: method.to_owned(), params }
+    }
+
     pub fn waits(gate: &str) -> Self {
         Self::Waits(gate.to_owned())
     }
@@ -136,8 +146,10 @@ impl Default for Script {
                 "authMethods": [],
             }),
             new_error: None,
+            new_answer: None,
             load: LoadRule::Works,
             cancel: CancelRule::Works,
+            on_cancel: Vec::new(),
             turns: Vec::new(),
         }
     }
@@ -176,6 +188,11 @@ impl Script {
 
     pub fn loading(self, load: LoadRule) -> Self {
         Self { load, ..self }
+    }
+
+    /// An agent that does this when it is told to stop.
+    pub fn cancelling(self, acts: impl Into<Vec<Act>>) -> Self {
+        Self { on_cancel: acts.into(), ..self }
     }
 
     pub fn cancelled(self, cancel: CancelRule) -> Self {

@@ -1,6 +1,6 @@
-//! Hides the configured secrets of a server in words that leave the process.
+//! Hides the configured secrets of a server or an agent in words that leave the process.
 //!
-//! A server gets keys from us, in its environment, its arguments, its headers or its address, and may print them.
+//! Both get keys from us, in their environment, their arguments, their headers or their address, and may print them.
 
 use serde_json::Value;
 
@@ -15,8 +15,8 @@ const RANDOM: usize = 20;
 /// Parts of the names of variables and options that hold secrets.
 const SECRET_NAMES: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "PWD", "AUTH", "CREDENTIAL"];
 
-/// The secrets of one server.
-pub(super) struct SecretMask {
+/// The secrets of one server or agent.
+pub struct SecretMask {
     /// Longest first: one may begin with another.
     values: Vec<String>,
 }
@@ -24,7 +24,7 @@ pub(super) struct SecretMask {
 impl SecretMask {
     /// Every header is a secret. A variable, an argument or a part of the address is one by its name or by its look:
     /// others, such as a folder or a time zone, occur in results that people need.
-    pub(super) fn of(config: &McpServerConfig) -> Self {
+    pub fn of(config: &McpServerConfig) -> Self {
         let secrets: Vec<&str> = match &config.transport {
             McpTransport::Stdio { env, args, .. } => {
                 let secret = env.iter().filter(|(name, value)| is_secret(name, value.expose()));
@@ -37,6 +37,17 @@ impl SecretMask {
                 headers.values().map(Secret::expose).chain(parts).collect()
             }
         };
+        Self::hiding(&secrets)
+    }
+
+    /// For an agent that is a program: every variable that its entry gives it is a secret, whatever it looks like, but for
+    /// whole paths, which its words need. An argument is one by its name or by its look.
+    pub fn of_program(variables: &[String], args: &[String]) -> Self {
+        let values = variables.iter().map(String::as_str).filter(|value| !value.starts_with('/'));
+        Self::hiding(&values.chain(secret_arguments(args)).collect::<Vec<_>>())
+    }
+
+    fn hiding(secrets: &[&str]) -> Self {
         // Of `Bearer KEY`, also the key alone.
         let words = secrets.iter().flat_map(|secret| [Some(*secret), secret.split(' ').nth(1)]);
         let mut values: Vec<String> =
@@ -46,7 +57,7 @@ impl SecretMask {
     }
 
     /// The value with no secret in any of its texts.
-    pub(super) fn hide_in(&self, value: Value) -> Value {
+    pub fn hide_in(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.hide(&text)),
             Value::Array(values) => values.into_iter().map(|value| self.hide_in(value)).collect(),
@@ -58,7 +69,7 @@ impl SecretMask {
     }
 
     /// The text without the secrets.
-    pub(super) fn hide(&self, text: &str) -> String {
+    pub fn hide(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, value| match text.contains(value.as_str()) {
             true => text.replace(value.as_str(), "[redacted]"),
             false => text,
@@ -149,6 +160,16 @@ mod tests {
         assert_eq!(
             mask.hide("mcp.example.org/s/0123456789abcdefghij/mcp"),
             "mcp.example.org/s/[redacted]/mcp"
+        );
+    }
+
+    #[test]
+    fn every_variable_of_a_program_is_a_secret_but_for_paths_and_flags() {
+        let variables = ["correct horse battery", "/srv/app", "true"].map(str::to_owned);
+        let mask = SecretMask::of_program(&variables, &["--token=hunter2".to_owned()]);
+        assert_eq!(
+            mask.hide("no correct horse battery for hunter2 in /srv/app: true"),
+            "no [redacted] for [redacted] in /srv/app: true"
         );
     }
 
