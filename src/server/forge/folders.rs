@@ -4,9 +4,9 @@
 //! calls that touch the disk run on blocking threads. Whatever no row of the store knows is removed by the sweeper.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::ids::SessionId;
 use crate::server::ApiError;
 use crate::store::{self, Store};
+use crate::util::remove_folder;
 
 /// Uploads at once, of all apps.
 const UPLOADS: usize = 16;
@@ -94,7 +95,7 @@ impl ForgeFolders {
         let files = unknown(found.1, known.1);
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         on_disk(move || {
-            folders.iter().for_each(|name| tell(name, remove(&sessions.join(name))));
+            folders.iter().for_each(|name| tell(name, remove_folder(&sessions, name)));
             for name in &files {
                 let path = uploads.join(name);
                 if is_old(&path) {
@@ -130,9 +131,9 @@ impl ForgeFolders {
 
     /// Removes the folder of a session that is gone.
     pub async fn remove_of_session(&self, session: &SessionId) {
-        let folder = self.of_session(session);
+        let (sessions, name) = (self.sessions(), store::folder_name(session).0);
         let removed = on_disk(move || {
-            tell(&folder.display().to_string(), remove(&folder));
+            tell(&name, remove_folder(&sessions, &name));
             Ok(())
         });
         // The sweeper tries again.
@@ -189,32 +190,6 @@ fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Removes a folder with everything in it, also what its agent has locked.
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            unlock(folder)?;
-            fs::remove_dir_all(folder)
-        }
-        removed => removed,
-    }
-}
-
-/// Makes a folder and those in it changeable for this user again. Leads through no link.
-fn unlock(folder: &Path) -> io::Result<()> {
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Names in a folder; none if it is not there.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
@@ -259,7 +234,8 @@ mod tests {
         for id in &ids {
             made.push(folders.make_for_session(id).await.unwrap());
         }
-        std::fs::write(made[1].join("file"), "x").unwrap();
+        std::fs::create_dir(made[1].join("folder")).unwrap();
+        std::fs::write(made[1].join("folder/file"), "x").unwrap();
         folders.make_for_uploads().await.unwrap();
         let young = folders.of_upload("young");
         std::fs::write(&young, "x").unwrap();
@@ -272,26 +248,6 @@ mod tests {
             &std::fs::metadata(root.path().join("sessions")).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o700);
-    }
-
-    /// Who may do everything removes it in any case, so this looks at what makes it removable for everybody else.
-    #[test]
-    fn a_folder_that_its_agent_has_locked_is_unlocked_and_removed_and_nothing_outside_of_it() {
-        let root = tempfile::tempdir().unwrap();
-        let (folder, outside) = (root.path().join("session"), root.path().join("outside"));
-        fs::create_dir_all(folder.join("a/b")).unwrap();
-        fs::create_dir(&outside).unwrap();
-        fs::write(folder.join("a/b/file"), "x").unwrap();
-        std::os::unix::fs::symlink(&outside, folder.join("a/link")).unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        for locked in [&folder.join("a/b"), &folder.join("a"), &outside] {
-            fs::set_permissions(locked, Permissions::from_mode(0o0)).unwrap();
-        }
-        unlock(&folder).unwrap();
-        assert_eq!((mode(&folder.join("a")), mode(&folder.join("a/b")), mode(&outside)), (0o700, 0o700, 0));
-        fs::set_permissions(folder.join("a/b"), Permissions::from_mode(0o0)).unwrap();
-        remove(&folder).unwrap();
-        assert!(!folder.exists() && outside.exists());
     }
 
     #[tokio::test]

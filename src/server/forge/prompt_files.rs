@@ -19,7 +19,7 @@ use crate::server::submit::{SubmittedTurn, TurnRequest, submit_turn};
 use crate::server::{ApiError, Caller, Server};
 use crate::store::{ForgeFile, KeyLookup, unix_now};
 use crate::token;
-use crate::util::random_hex;
+use crate::util::{random_hex, remove_folder_in};
 
 /// Most files of one turn.
 const MOST: usize = 20;
@@ -73,7 +73,7 @@ impl CopiedFiles {
 impl Drop for CopiedFiles {
     fn drop(&mut self) {
         if let Some((dir, name)) = self.folder.take()
-            && let Err(error) = dir.remove_dir_all(&name)
+            && let Err(error) = remove_folder_in(&dir, &name)
         {
             tracing::warn!(%error, "the files of a refused turn stay until their session is deleted");
         }
