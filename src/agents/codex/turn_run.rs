@@ -136,9 +136,9 @@ impl TurnRun<'_> {
     /// The folder of the session. It is made if it is missing.
     fn folder(&self) -> Result<String, AgentError> {
         let config = &self.agent.config;
-        let folder: PathBuf = match &config.cwd {
-            Some(folder) => folder.clone(),
-            None => config.workspace.join(&self.turn.conversation.0),
+        let folder: PathBuf = match (&self.turn.folder, &config.cwd) {
+            (Some(folder), _) | (None, Some(folder)) => folder.clone(),
+            (None, None) => config.workspace.join(&self.turn.conversation.0),
         };
         let unusable = |error: std::io::Error| {
             tracing::error!(%error, folder = %folder.display(), "the folder of a session cannot be used");
