@@ -246,6 +246,17 @@ async fn a_codex_that_dies_leaves_what_it_said_and_the_next_turn_resumes_the_thr
 }
 
 #[tokio::test]
+async fn a_run_for_a_program_works_in_the_folder_of_its_session() {
+    let scenario = Scenario::default().turn("hello", [Act::says(&["Hi."])]);
+    let (served, codex, workspace) = CodexScene::with(scenario).await.served().await;
+    let answer = body(served.post("/run", &json!({ "agent": "proxy", "prompt": "hello" })).await).await;
+    assert_eq!((&answer["ok"], &answer["result"]), (&json!(true), &json!("Hi.")), "{answer}");
+    let folder = codex.received("thread/start")[0]["cwd"].as_str().unwrap().to_owned();
+    assert!(folder.contains("forge/sessions/"), "{folder}");
+    assert_eq!(std::fs::read_dir(workspace.path()).unwrap().count(), 0, "nothing is made beside it");
+}
+
+#[tokio::test]
 async fn a_program_gets_ids_and_the_state_of_a_run() {
     let scenario = Scenario::default()
         .turn("hello", [Act::says(&["Hi."])])
