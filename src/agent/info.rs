@@ -29,11 +29,14 @@ pub struct AgentInfo {
     pub runtime: Option<AgentRuntime>,
     /// Models that a person may choose among for a session, the usual one first; empty for an agent without a choice.
     pub models: Vec<String>,
+    /// Whether a turn works in the folder that it names; see [`AgentTurn::folder`](super::AgentTurn::folder). A surface that
+    /// has a folder for each session refuses other agents.
+    pub takes_folder: bool,
 }
 
 impl AgentInfo {
     /// Describes an agent of this kind that can do what every agent can: it learns nothing, offers no choice, and
-    /// takes part of a conversation back.
+    /// takes part of a conversation back. Agents that are programs of this machine take a folder.
     pub fn new(kind: AgentKind, name: impl Into<LocalizedText>) -> Self {
         Self {
             kind,
@@ -45,6 +48,10 @@ impl AgentInfo {
             fallback: None,
             runtime: None,
             models: Vec::new(),
+            takes_folder: match kind {
+                AgentKind::Codex | AgentKind::Acp => true,
+                AgentKind::Proxy | AgentKind::Model | AgentKind::Guide => false,
+            },
         }
     }
 

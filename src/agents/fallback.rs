@@ -51,9 +51,15 @@ impl FallbackAgent {
         [&self.first, &self.second].into_iter().find(|one| one.name == *name).map(|one| &one.agent)
     }
 
+    /// Whether the second agent may answer this turn. One that cannot work in the folder of the turn would know nothing of
+    /// its files.
+    fn may_answer(&self, turn: &AgentTurn) -> bool {
+        !turn.without_fallback && (turn.folder.is_none() || self.second.agent.about().takes_folder)
+    }
+
     /// Makes the request for the first agent, unless that is away and the second may answer.
     async fn prepare_first(&self, turn: &AgentTurn) -> Option<Result<PreparedTurn, AgentError>> {
-        if turn.without_fallback {
+        if !self.may_answer(turn) {
             return Some(self.first.agent.prepare(turn).await);
         }
         let route = turn.scratch.get_or_default::<TurnRoute>();
@@ -115,7 +121,7 @@ impl FallbackAgent {
             },
         }
         end.map_err(|error| match turn.attempt {
-            AttemptKind::First if is_away(&error) && !turn.without_fallback => {
+            AttemptKind::First if is_away(&error) && self.may_answer(turn) => {
                 turn.scratch.get_or_default::<TurnRoute>().first_is_away.store(true, Ordering::Relaxed);
                 AgentError { kind: AgentErrorKind::PrepareAgain, ..error }
             }
@@ -435,11 +441,15 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_the_second_agent_may_not_answer_stays_with_the_first() {
         let fallback = failing(NOTHING_RAN);
-        let turn = AgentTurn { without_fallback: true, ..turn(AttemptKind::First) };
-        // Often enough to open the breaker.
-        for _ in 0..5 {
-            assert_eq!(fallback.prepare(&turn).await.unwrap().agent, AgentName::proxy());
-            assert_eq!(error_at(&fallback, AgentName::proxy(), &turn).await, Some(NOTHING_RAN));
+        let unfit = AgentTurn { without_fallback: true, ..turn(AttemptKind::First) };
+        // The second agent cannot work in it.
+        let in_folder = AgentTurn { folder: Some("/srv/session".into()), ..turn(AttemptKind::First) };
+        for turn in [unfit, in_folder] {
+            // Often enough to open the breaker.
+            for _ in 0..5 {
+                assert_eq!(fallback.prepare(&turn).await.unwrap().agent, AgentName::proxy());
+                assert_eq!(error_at(&fallback, AgentName::proxy(), &turn).await, Some(NOTHING_RAN));
+            }
         }
     }
 

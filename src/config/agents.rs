@@ -144,6 +144,15 @@ impl AgentSettings {
         }
     }
 
+    /// Whether the agent can work in a folder that is made for a session. A model can while codex runs its turns.
+    pub fn can_take_folder(&self) -> bool {
+        match self {
+            Self::Codex(_) | Self::Acp(_) => true,
+            Self::Model(_) => self.switch().is_some(),
+            Self::Proxy(_) => false,
+        }
+    }
+
     /// The codex that runs turns of the agent, or may be told to.
     pub fn codex(&self) -> Option<&CodexConfig> {
         match self {

@@ -90,10 +90,9 @@ impl ConfigResolver<'_> {
         let source = SettingSource { var: None, path: &["forge", "run_agent"] };
         let given = self.text(source, written)?;
         let name = AgentName::new(&given.value);
-        let is_there =
-            |agents: &AgentsConfig| name.as_ref().is_some_and(|name| agents.entries.contains_key(name));
+        let entry = agents.and_then(|agents| agents.entries.get(name.as_ref()?));
         // The default may be written down before there is such an agent.
-        if given.value != DEFAULT_AGENT && !agents.is_none_or(is_there) {
+        if given.value != DEFAULT_AGENT && agents.is_some() && entry.is_none() {
             let names: Vec<_> =
                 agents.into_iter().flat_map(|agents| agents.entries.keys()).map(AgentName::as_str).collect();
             let hint = match closest(&given.value, names.iter().copied()) {
@@ -102,6 +101,13 @@ impl ConfigResolver<'_> {
             };
             self.errors
                 .push(ConfigError::new(format!("{} names no agent{}", given.name, given.place)).hint(hint));
+        }
+        if entry.is_some_and(|entry| !entry.can_take_folder()) {
+            let words = format!(
+                "{} names an agent that cannot work in a folder of its own{}",
+                given.name, given.place
+            );
+            self.errors.push(ConfigError::new(words).hint("name one of the kinds `acp` and `codex`"));
         }
         Some(given.value)
     }

@@ -142,13 +142,18 @@ impl Server {
             let message = "The name of an agent has 1 to 64 letters, digits, `_`, `-` and `.`";
             return Err(ApiError::wrong("agent", message));
         };
-        if agents.get(&agent).is_none() {
+        let Some(known) = agents.get(&agent) else {
             let known = agents.iter().map(|(name, _)| name).filter(|name| self.admits(caller, name));
             let known: Vec<_> = known.map(AgentName::as_str).collect();
             let message = format!("There is no agent {agent}; there are: {}", known.join(", "));
             return Err(ApiError { code: "unknown_agent", ..ApiError::wrong("agent", message) });
-        }
+        };
         self.admit(caller, &agent).await?;
+        if !known.about().takes_folder {
+            let message =
+                format!("The agent {agent} cannot work in a folder of its own; name one that is a program");
+            return Err(ApiError { code: "agent_without_folder", ..ApiError::wrong("agent", message) });
+        }
         Ok(agent)
     }
 }

@@ -63,6 +63,18 @@ fn every_key_arrives() {
 }
 
 #[test]
+fn the_agent_of_programs_must_be_able_to_work_in_a_folder() {
+    let with = |entry: &str| format!("agents:\n  near: {entry}\nforge: {{run_agent: near}}\n");
+    let model = "{kind: model, model: llama, base_url: 'https://llama.example.org/v1'}";
+    insta::assert_snapshot!(errors(&with(model)), @"
+    error: `forge.run_agent` names an agent that cannot work in a folder of its own (talaria.yaml, line 3)
+
+    hint: name one of the kinds `acp` and `codex`
+    ");
+    assert!(Scene::new().file(with("{command: x}")).load().is_ok());
+}
+
+#[test]
 fn wrong_values_are_named() {
     insta::assert_snapshot!(errors("agents:\n  coder: {kind: acp}\n"), @"
     error: `agents.coder` has no `command` (talaria.yaml, line 2)

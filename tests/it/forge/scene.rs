@@ -46,6 +46,15 @@ impl ForgeScene {
         Self::built(config, setup, settings().runs, agent, build).await
     }
 
+    /// A scene whose `claude` cannot work in the folder of a session.
+    pub async fn without_folder() -> Self {
+        let agent =
+            Scripted::new(AgentKind::Model, "claude", RewindSupport::Possible, false).without_folder();
+        let scripted = agent.clone();
+        let build = move |_: &AgentServices| -> SharedAgent { Arc::new(scripted.clone()) };
+        Self::built(ForgeConfig::default(), Setup::default(), settings().runs, agent, build).await
+    }
+
     /// A scene that admits one turn at a time, over all sessions.
     pub async fn one_turn_at_a_time() -> Self {
         let agent = Scripted::new(AgentKind::Model, "claude", RewindSupport::Possible, false);

@@ -39,6 +39,18 @@ async fn an_unknown_agent_is_refused_with_the_names_of_the_known_ones() {
 }
 
 #[tokio::test]
+async fn an_agent_that_cannot_work_in_a_folder_is_refused_before_anything_is_made() {
+    let scene = ForgeScene::without_folder().await;
+    for (path, body) in
+        [("/sessions", json!({ "agent": "claude" })), ("/run", json!({ "agent": "claude", "prompt": "x" }))]
+    {
+        assert_eq!(error(scene.post(path, &body).await, 400).await, "agent_without_folder", "{path}");
+    }
+    assert!(scene.agent.heard().is_empty() && scene.folders().is_empty());
+    assert_eq!(json(scene.get("/sessions").await).await["count"], 0);
+}
+
+#[tokio::test]
 async fn closed_sessions_are_listed_only_if_that_is_asked() {
     let scene = ForgeScene::start().await;
     let (open, closed) = (scene.begin().await, scene.begin().await);

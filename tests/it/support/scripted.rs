@@ -132,7 +132,8 @@ pub struct Heard {
 
 impl Scripted {
     pub fn new(kind: AgentKind, name: &str, rewind: RewindSupport, resumable: bool) -> Self {
-        let info = AgentInfo { rewind, resume: resumable, ..AgentInfo::new(kind, name) };
+        let takes_folder = true;
+        let info = AgentInfo { rewind, resume: resumable, takes_folder, ..AgentInfo::new(kind, name) };
         Self { info, resumable, pause: Duration::ZERO, state: Arc::default() }
     }
 
@@ -145,6 +146,11 @@ impl Scripted {
     pub fn with_models(self, models: &[&str]) -> Self {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
         Self { info: AgentInfo { models, ..self.info }, ..self }
+    }
+
+    /// Keeps the agent from working in the folder of a session.
+    pub fn without_folder(self) -> Self {
+        Self { info: AgentInfo { takes_folder: false, ..self.info }, ..self }
     }
 
     /// Gives the agent tools to learn with. It has no model loop for reviews.
