@@ -71,11 +71,7 @@ fn the_agent_of_programs_must_be_able_to_work_in_a_folder() {
 
     hint: name one of the kinds `acp` and `codex`
     ");
-    let far = errors(&with("{kind: proxy, url: 'https://far.example.com/v1', key: sk-1}"));
-    assert!(far.contains("cannot work in a folder of its own"), "{far}");
-    for able in ["{command: x}", "{kind: codex}"] {
-        assert!(Scene::new().file(with(able)).load().is_ok(), "{able}");
-    }
+    assert!(Scene::new().file(with("{command: x}")).load().is_ok());
 }
 
 #[test]
