@@ -6,11 +6,16 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::util::random_hex;
+
 /// Folder in the working folder for files that people attached.
 const ATTACHMENTS: &str = "attachments";
 
-/// Names that are tried for one attachment. A folder with more files of one name is not used by people.
-const NAMES: usize = 100;
+/// Names with a number that are tried for one attachment: people read those more easily.
+const NUMBERED: usize = 100;
+
+/// Random names that are tried after them. No two are equal, unless an agent guesses them.
+const RANDOM: usize = 3;
 
 /// Longest name of an attachment in bytes. File systems take 255.
 const LONGEST_NAME: usize = 120;
@@ -53,8 +58,12 @@ impl TurnFiles {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "the folder of attachments is a link"));
         }
         let name = plain_name(name);
-        for number in 1..=NAMES {
-            let tried = if number == 1 { name.clone() } else { format!("{number}-{name}") };
+        for number in 1..=NUMBERED + RANDOM {
+            let tried = match number {
+                1 => name.clone(),
+                2..=NUMBERED => format!("{number}-{name}"),
+                _ => format!("{}-{name}", random_hex(8)),
+            };
             match write_new(&folder.join(&tried), content) {
                 Ok(()) => return Ok(format!("{ATTACHMENTS}/{tried}")),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -109,6 +118,20 @@ mod tests {
         assert_eq!(add("../../etc/passwd", b"3"), "attachments/etcpasswd");
         assert_eq!(add("...", b"4"), "attachments/file");
         assert_eq!(fs::read(folder.path().join("attachments/a.txt")).unwrap(), b"1");
+    }
+
+    #[test]
+    fn a_folder_takes_any_number_of_files_with_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = TurnFiles::new(folder.path().join("pictures"));
+        let count = NUMBERED + 2 * RANDOM;
+        let add =
+            |number: usize| files.add_attachment(folder.path(), "picture.png", number.to_string().as_bytes());
+        let paths: Vec<_> = (0..count).map(|number| add(number).unwrap()).collect();
+        for (number, path) in paths.iter().enumerate() {
+            assert!(path.ends_with("picture.png"), "{path}");
+            assert_eq!(fs::read_to_string(folder.path().join(path)).unwrap(), number.to_string());
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod admin_tokens;
 mod agent_lines;
+mod copy_quota;
 mod error_form;
 mod folders;
 mod health;

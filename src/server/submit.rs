@@ -148,8 +148,7 @@ async fn submit_here(
     if server.draining.is_cancelled() {
         return Err(ApiError::draining());
     }
-    // Every app may instruct an agent in a folder of its own.
-    if turn_request.spoken.system.is_some() && turn_request.forge.is_none() {
+    if turn_request.spoken.system.is_some() {
         caller.may_instruct()?;
     }
     let TurnRequest {

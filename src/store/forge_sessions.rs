@@ -329,6 +329,13 @@ impl Tx<'_> {
         Ok(rows.map(|id| id.map(|id| folder_name(&id).0)).collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Names of the folders of all sessions, each with its app.
+    pub fn forge_folder_apps(&self) -> Result<Vec<(String, String)>> {
+        let mut query = self.conn.prepare_cached("SELECT session, app FROM forge_sessions")?;
+        let rows = query.query_map([], |row| Ok((SessionId(row.get(0)?), row.get(1)?)))?;
+        Ok(rows.map(|row| row.map(|(id, app)| (folder_name(&id).0, app))).collect::<rusqlite::Result<_>>()?)
+    }
+
     /// The newest part of the audit of an app's session, oldest first; also of one that was deleted.
     pub fn forge_events(&self, app: &str, id: &SessionId) -> Result<Vec<ForgeEvent>> {
         let mut query = self.conn.prepare_cached(

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
+use super::copy_quota::{CopyQuota, CopyShare, bytes_of_copies};
 use crate::ids::SessionId;
 use crate::server::ApiError;
 use crate::store::{self, Store};
@@ -34,12 +36,21 @@ pub struct ForgeFolders {
     held: Arc<Mutex<HashSet<String>>>,
     /// Uploads under way, by app. An app without one has no entry.
     uploads: Arc<Mutex<HashMap<String, usize>>>,
+    copies: CopyQuota,
+    /// Set when the copies of an earlier process are counted.
+    counted: OnceCell<()>,
 }
 
 impl ForgeFolders {
     /// Folders below `root`. Nothing is made yet.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), held: Arc::default(), uploads: Arc::default() }
+        Self {
+            root: root.to_owned(),
+            held: Arc::default(),
+            uploads: Arc::default(),
+            copies: CopyQuota::default(),
+            counted: OnceCell::new(),
+        }
     }
 
     /// The working folder of a session.
@@ -76,6 +87,31 @@ impl ForgeFolders {
         Some(UploadSlot { uploads: self.uploads.clone(), app: app.to_owned() })
     }
 
+    /// Counts bytes that are about to be copied into the folder of a session; `None` if its app would then have more copies
+    /// than `most` bytes.
+    pub async fn begin_copy(
+        &self,
+        store: &Store,
+        (app, session): (&str, &SessionId),
+        bytes: u64,
+        most: u64,
+    ) -> Result<Option<CopyShare>, ApiError> {
+        self.counted.get_or_try_init(|| self.count_copies(store)).await?;
+        Ok(self.copies.take(app, &store::folder_name(session).0, bytes, most))
+    }
+
+    /// Counts the copies that an earlier process made.
+    async fn count_copies(&self, store: &Store) -> Result<(), ApiError> {
+        let (sessions, known) = (self.sessions(), store.read(|tx| tx.forge_folder_apps()).await?);
+        let count = move |(name, app): (String, String)| {
+            let bytes = bytes_of_copies(&sessions.join(&name))?;
+            Ok((name, app, bytes))
+        };
+        let counted = on_disk(move || known.into_iter().map(count).collect::<io::Result<Vec<_>>>()).await?;
+        counted.iter().for_each(|(name, app, bytes)| self.copies.count(app, name, *bytes));
+        Ok(())
+    }
+
     /// Makes the folder of uploads, unless it is there.
     pub async fn make_for_uploads(&self) -> Result<(), ApiError> {
         let folder = self.uploads_folder();
@@ -92,7 +128,7 @@ impl ForgeFolders {
         let held = self.held.lock().clone();
         let known = store.read(|tx| Ok((tx.forge_folders()?, tx.forge_file_names()?))).await?;
         let folders = unknown(found.0, known.0.into_iter().chain(held).collect());
-        let files = unknown(found.1, known.1);
+        let (files, gone) = (unknown(found.1, known.1), folders.clone());
         let (sessions, uploads) = (self.sessions(), self.uploads_folder());
         on_disk(move || {
             folders.iter().for_each(|name| tell(name, remove_folder(&sessions, name)));
@@ -104,7 +140,9 @@ impl ForgeFolders {
             }
             Ok(())
         })
-        .await
+        .await?;
+        gone.iter().for_each(|name| self.copies.forget(name));
+        Ok(())
     }
 
     /// Removes the bytes of uploads that have ended, and then their rows.
@@ -132,12 +170,14 @@ impl ForgeFolders {
     /// Removes the folder of a session that is gone.
     pub async fn remove_of_session(&self, session: &SessionId) {
         let (sessions, name) = (self.sessions(), store::folder_name(session).0);
+        let folder = name.clone();
         let removed = on_disk(move || {
             tell(&name, remove_folder(&sessions, &name));
             Ok(())
         });
         // The sweeper tries again.
         let _ = removed.await;
+        self.copies.forget(&folder);
     }
 
     fn sessions(&self) -> PathBuf {

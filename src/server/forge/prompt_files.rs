@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, io};
 
 use axum::http::StatusCode;
@@ -13,8 +14,10 @@ use cap_std::fs::{Dir, OpenOptions};
 use talaria_platform::spawn_task;
 
 use super::busy;
+use super::copy_quota::{COPIES, CopyShare};
 use super::folders::on_disk;
 use crate::ids::{SessionId, TurnId};
+use crate::reply::TurnOutcome;
 use crate::server::submit::{SubmittedTurn, TurnRequest, submit_turn};
 use crate::server::{ApiError, Caller, Server};
 use crate::store::{ForgeFile, KeyLookup, unix_now};
@@ -27,6 +30,12 @@ const MOST: usize = 20;
 /// Most bytes of the files of one turn. Its copies stay as long as the session.
 const MOST_BYTES: u64 = 200 * 1024 * 1024;
 
+/// Most bytes of copies in all sessions of an app, as many as it may upload.
+const MOST_COPIED: u64 = super::uploads::MOST.bytes;
+
+/// `Retry-After` when there are too many copies: some session must be deleted first.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// Characters of a file's name.
 const LONGEST_NAME: usize = 100;
 
@@ -35,11 +44,13 @@ pub struct CopiedFiles {
     paths: Vec<PathBuf>,
     /// The session's folder, and in it the name of the new folder with the files. `None` once they are kept.
     folder: Option<(Dir, String)>,
+    /// Their bytes, as they count for the app.
+    share: Option<CopyShare>,
 }
 
 impl CopiedFiles {
     fn none() -> Self {
-        Self { paths: Vec::new(), folder: None }
+        Self { paths: Vec::new(), folder: None, share: None }
     }
 
     /// Where the files are.
@@ -50,6 +61,9 @@ impl CopiedFiles {
     /// Leaves the files where they are: they go with the session's folder.
     pub fn keep(mut self) -> Vec<PathBuf> {
         self.folder = None;
+        if let Some(share) = self.share.take() {
+            share.keep();
+        }
         std::mem::take(&mut self.paths)
     }
 
@@ -123,7 +137,8 @@ impl Server {
             TurnFiles::Busy => return Err(busy()),
             TurnFiles::Repeated => return Ok(CopiedFiles::none()),
         };
-        if files.iter().map(|file| file.size).sum::<u64>() > MOST_BYTES {
+        let bytes = files.iter().map(|file| file.size).sum::<u64>();
+        if bytes > MOST_BYTES {
             let message = format!(
                 "The files of a turn have at most {MOST_BYTES} bytes together; send fewer or smaller ones"
             );
@@ -134,9 +149,18 @@ impl Server {
             .iter()
             .map(|file| (self.forge.of_upload(&file.digest), free_name(&file.name, &mut taken)))
             .collect();
+        let share = self.forge.begin_copy(&self.store, (caller.app(), session), bytes, MOST_COPIED).await?;
+        let share = share.ok_or_else(too_much)?;
         let folder = self.forge.make_for_session(session).await?;
         // If the client leaves meanwhile, the thread drops the copies when it has made them.
-        on_disk(move || copy_all(&folder, &copies)).await?.ok_or_else(no_file)
+        let copying = on_disk(move || {
+            let mut copied = copy_all(&folder, &copies)?;
+            if let Some(copied) = &mut copied {
+                copied.share = Some(share);
+            }
+            Ok(copied)
+        });
+        copying.await?.ok_or_else(no_file)
     }
 
     /// Submits a turn with its files, and removes them again if the turn is refused or an equal request began it. Runs on
@@ -157,19 +181,42 @@ impl Server {
                 Ok(submitted) => Some(submitted.reader.run.clone()),
                 Err(problem) => problem.begun.as_ref().map(|begun| begun.1.clone()),
             };
-            if server.needs_files(run, &files).await {
-                files.keep();
-            } else {
-                files.remove().await;
+            match run {
+                Some(run) if server.needs_files(run.clone(), &files).await => {
+                    let waiting = server.keep_if_run(run, files);
+                    spawn_task("files-of-a-turn", waiting);
+                }
+                _ => files.remove().await,
             }
             submitted
         });
         submitted.await.unwrap_or_else(|error| Err(ApiError::mistake(error)))
     }
 
+    /// Keeps the files of a turn, and removes them if it ends without having run: there was no place for it, or its agent
+    /// was away.
+    fn keep_if_run(self: &Arc<Self>, run: TurnId, files: CopiedFiles) -> impl Future<Output = ()> + use<> {
+        let (server, log) = (self.clone(), self.turns.log_of(&run));
+        async move {
+            if let Some(log) = log {
+                tokio::select! {
+                    () = log.ended() => {}
+                    // The turn goes on in the next process.
+                    () = server.draining.cancelled() => return drop(files.keep()),
+                }
+            }
+            let end = server.store.read(move |tx| tx.finished_in_short(&run)).await;
+            match end {
+                Ok(Some((_, end))) if matches!(end.outcome, TurnOutcome::Unavailable { .. }) => {
+                    files.remove().await
+                }
+                Ok(_) | Err(_) => drop(files.keep()),
+            }
+        }
+    }
+
     /// Whether this turn was made with these files.
-    async fn needs_files(&self, run: Option<TurnId>, files: &CopiedFiles) -> bool {
-        let Some(run) = run else { return false };
+    async fn needs_files(&self, run: TurnId, files: &CopiedFiles) -> bool {
         match self.store.read(move |tx| tx.turn(&run)).await {
             Ok(turn) => turn.is_some_and(|turn| files.are_in(&turn.prompt)),
             // The turn may run: its files are worth more than their space.
@@ -233,10 +280,11 @@ fn copy_all(folder: &Path, copies: &[(PathBuf, String)]) -> io::Result<Option<Co
         }
     }
     let dir = Dir::open_ambient_dir(folder, ambient_authority())?;
-    let name = format!("files-{}", random_hex(4));
+    let name = format!("{COPIES}{}", random_hex(4));
     dir.create_dir(&name)?;
     let path = folder.join(&name);
-    let mut copied = CopiedFiles { paths: Vec::new(), folder: Some((dir.try_clone()?, name.clone())) };
+    let folder = Some((dir.try_clone()?, name.clone()));
+    let mut copied = CopiedFiles { paths: Vec::new(), folder, share: None };
     let own = dir.open_dir(&name)?;
     for (mut from, to) in sources {
         let mut file = own.open_with(to, OpenOptions::new().write(true).create_new(true))?;
@@ -244,6 +292,11 @@ fn copy_all(folder: &Path, copies: &[(PathBuf, String)]) -> io::Result<Option<Co
         copied.paths.push(path.join(to));
     }
     Ok(Some(copied))
+}
+
+fn too_much() -> ApiError {
+    let message = "The sessions of this app hold too many bytes of files; close some of them, or ask again when they are deleted";
+    ApiError::busy(message, AGAIN)
 }
 
 fn no_file() -> ApiError {

@@ -4,6 +4,7 @@
 //! answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
 use axum::{Extension, Json};
@@ -25,6 +26,12 @@ use crate::util::random_hex;
 
 /// Most bytes of `meta` as JSON.
 const LONGEST_META: usize = 16 * 1024;
+
+/// Most sessions of an app that are stored, with those that are closed and not deleted yet.
+const MOST_KEPT: u64 = 5_000;
+
+/// `Retry-After` of an app that has so many: the oldest of them must be deleted first.
+const KEPT_AGAIN: Duration = Duration::from_secs(600);
 
 /// Body of a request that begins a session. Other fields are ignored.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -88,8 +95,13 @@ pub async fn create(
         meta,
     };
     let most = server.settings.forge.config.max_live_sessions;
-    let made = server.store.write(move |tx| tx.create_forge_session(&new, most)).await?;
-    Ok(Json(MadeForgeSession::new(&caller, made.ok_or_else(full)?)))
+    let made = server.store.write(move |tx| {
+        if tx.count_forge_sessions(&new.app, true)? >= MOST_KEPT {
+            return Ok(Err(too_many_kept()));
+        }
+        Ok(tx.create_forge_session(&new, most)?.ok_or_else(full))
+    });
+    Ok(Json(MadeForgeSession::new(&caller, made.await??)))
 }
 
 /// `GET /sessions`
@@ -145,6 +157,12 @@ pub async fn audit(
         true => Err(ApiError::no_session()),
         false => Ok(Json(AuditView::new(name, events))),
     }
+}
+
+fn too_many_kept() -> ApiError {
+    let message =
+        "This app has closed too many sessions lately; ask again when the oldest of them are deleted";
+    ApiError { code: "too_many_sessions", ..ApiError::busy(message, KEPT_AGAIN) }
 }
 
 impl Server {

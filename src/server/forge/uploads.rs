@@ -31,7 +31,7 @@ const LARGEST: u64 = 100 * 1024 * 1024;
 const LARGEST_BODY: u64 = LARGEST + 64 * 1024;
 
 /// Files of one app at once, and their bytes.
-const MOST: FileUse = FileUse { files: 200, bytes: 1024 * 1024 * 1024 };
+pub(super) const MOST: FileUse = FileUse { files: 200, bytes: 1024 * 1024 * 1024 };
 
 /// Longest time for a whole upload, and without a new piece of it.
 const WHOLE: Duration = Duration::from_secs(15 * 60);

@@ -8,6 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use reqwest::{Body, Method, Response};
 use serde_json::{Value, json};
 
+use talaria::agent::AgentErrorKind;
 use talaria::store::{FileUse, ForgeFile};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -183,6 +184,20 @@ async fn a_turn_that_is_one_too_many_leaves_no_files() {
     assert_eq!(running.await.unwrap().unwrap().status(), 200);
     assert_eq!(scene.post(&path, &with_file).await.status(), 200);
     assert!(in_sessions(&scene).iter().any(|path| path.ends_with("x.txt")));
+}
+
+#[tokio::test]
+async fn a_turn_that_no_agent_could_take_leaves_no_files() {
+    let scene = ForgeScene::start().await;
+    let path = format!("/sessions/{}/turn", scene.begin().await);
+    let with_file = json!({ "prompt": "x", "files": [token_of(&scene, "x.txt", "one").await] });
+    let has_file = || in_sessions(&scene).iter().any(|path| path.ends_with("x.txt"));
+    let kind = AgentErrorKind::Busy { after: None, rate_limited: false };
+    scene.says().then_fails(kind, "All processes are in use.");
+    assert_eq!(scene.post(&path, &with_file).await.status(), 503);
+    scene.served.until(async || !has_file()).await;
+    assert_eq!(scene.post(&path, &with_file).await.status(), 200);
+    assert!(has_file());
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use talaria::ids::SessionId;
+use talaria::store::{ForgeEventKind, NewForgeSession};
 
-use super::scene::{ForgeScene, error};
+use super::scene::{ForgeScene, claude, error};
 use crate::support::served::{KEY, json};
 
 #[tokio::test]
@@ -216,4 +218,28 @@ async fn health_is_open_and_says_more_to_those_with_a_key() {
         let names: Vec<_> = told["agents"].as_array().unwrap().iter().map(|agent| &agent["name"]).collect();
         assert_eq!(names, ["proxy", "claude"]);
     }
+}
+
+#[tokio::test]
+async fn sessions_that_are_begun_and_closed_again_and_again_come_to_an_end() {
+    let scene = ForgeScene::start().await;
+    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
+    let filled = scene.served.gateway.store().write(move |tx| {
+        for number in 0..5_000 {
+            let session = SessionId(format!("forge/{number}"));
+            let (app, agent) = ("forge".to_owned(), claude());
+            let new = NewForgeSession { session: session.clone(), app, agent, model: None, meta: None };
+            tx.create_forge_session(&new, usize::MAX / 4)?.unwrap();
+            tx.close_forge_session(&session, ForgeEventKind::Close, now)?;
+        }
+        Ok(())
+    });
+    filled.await.unwrap();
+    let refused = scene.post("/sessions", &json!({ "agent": "claude" })).await;
+    assert!(refused.headers().contains_key("retry-after"));
+    assert_eq!(error(refused, 429).await, "too_many_sessions");
+    // Another app has its own, and a day later there is room again.
+    scene.begin_as(&scene.other).await;
+    scene.sweep_after(90_000).await;
+    scene.begin().await;
 }
