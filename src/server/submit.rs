@@ -148,7 +148,8 @@ async fn submit_here(
     if server.draining.is_cancelled() {
         return Err(ApiError::draining());
     }
-    if turn_request.spoken.system.is_some() {
+    // Every app may instruct an agent in a folder of its own.
+    if turn_request.spoken.system.is_some() && turn_request.forge.is_none() {
         caller.may_instruct()?;
     }
     let TurnRequest {

@@ -103,10 +103,6 @@ pub async fn run(
     if system.as_ref().is_some_and(|system| system.len() > LONGEST_SYSTEM) {
         return Err(ApiError::wrong("system", format!("It has at most {LONGEST_SYSTEM} bytes")));
     }
-    if system.is_some() {
-        // Before anything is made for a request that the submission would refuse.
-        caller.may_instruct()?;
-    }
     let effort = checked_effort(effort)?;
     let agent = server.forge_agent(&caller, agent.as_deref()).await?;
     let name = new_name();

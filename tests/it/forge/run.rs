@@ -93,20 +93,6 @@ async fn a_system_text_follows_the_operators_or_replaces_it_where_the_token_allo
 }
 
 #[tokio::test]
-async fn a_token_without_instructions_sends_no_system_text() {
-    let scene = ForgeScene::start().await;
-    let token = scene.served.app_without_instructions("forge").await;
-    let asks = async |body: Value| {
-        scene.request(&token, Method::POST, "/run").body(body.to_string()).send().await.unwrap()
-    };
-    let refused = asks(json!({ "prompt": "x", "system": "mine" })).await;
-    assert_eq!(error(refused, 403).await, "system_not_allowed");
-    assert!(scene.agent.heard().is_empty() && scene.folders().is_empty());
-    // A blank one is none.
-    assert_eq!(asks(json!({ "prompt": "x", "system": " " })).await.status(), 200);
-}
-
-#[tokio::test]
 async fn an_agent_is_named_or_the_configured_one_answers() {
     let scene =
         ForgeScene::with(ForgeConfig { run_agent: "nobody".to_owned(), ..ForgeConfig::default() }).await;
