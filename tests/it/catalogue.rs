@@ -63,6 +63,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/agents/acp/turn_loop.rs", "the session has no turn here", "the agent, about its request"),
     ("src/agents/acp/turn_loop.rs", "too many requests wait for an answer", "the agent, about its request"),
     ("src/agents/acp/turn_loop.rs", "unknown method", "the agent, about its request"),
+    ("src/agents/acp/turn_loop.rs", "the turn is being ended", "the agent, about its request"),
     ("src/agents/codex/approvals.rs", "not supported", "codex, about its request"),
     ("src/agents/codex/approvals.rs", "the thread has no turn here", "codex, about its request"),
     ("src/agents/codex/approvals.rs", "unknown method", "codex, about its request"),
