@@ -212,10 +212,10 @@ mod tests {
             fs::write(folder.join(format!("{number}/a/file")), "x").unwrap();
             for locked in ["a/b", "a", ""] {
                 let path = folder.join(number.to_string()).join(locked);
-                fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
             }
         }
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o0)).unwrap();
         obey_permissions();
         assert!(fs::read_dir(&folder).is_err(), "it is locked for this thread");
         remove_folder(root.path(), "x").unwrap();
