@@ -418,18 +418,19 @@ impl TestGateway {
     pub async fn kill(&mut self) -> u64 {
         let left = tempfile::tempdir().unwrap();
         let (from, to) = (self.folder.path().to_owned(), left.path().to_owned());
-        let agent = self.agent.clone();
-        // In a job of the writer, so that it is one moment.
+        let (agent, chat) = (self.agent.clone(), self.chat.clone());
+        // In a job of the writer, so that it is one moment: a request that began after it would show people what the
+        // disk that is left knows nothing of.
         let killed = self.store().write(move |_| {
             for file in ["talaria.db", "talaria.db-wal"] {
                 std::fs::copy(from.join(file), to.join(file)).unwrap();
             }
-            Ok(agent.dies())
+            Ok((agent.dies(), chat.next_life()))
         });
-        let moment = killed.await.unwrap();
+        let (moment, next_chat) = killed.await.unwrap();
         self.stand_in.dies();
         self.codex.dies();
-        self.chat = self.chat.next_life();
+        self.chat = next_chat;
         self.drain().await;
         self.folder = left;
         moment
