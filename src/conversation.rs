@@ -27,6 +27,10 @@ use crate::util::this_process;
 /// Interval of the "is typing" signal while a turn runs; networks forget it after a few seconds.
 const TYPING: Duration = Duration::from_secs(4);
 
+/// Time without visible text before people are told that the agent types. On most networks the signal costs a request
+/// to begin it and another to end it, and a quick answer needs neither.
+const QUIET_START: Duration = Duration::from_millis(400);
+
 /// Longest time that unshown text stays without a checkpoint.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 
@@ -46,7 +50,9 @@ pub async fn show(
         // The turn itself meets the same error and reports it; the room gets the final all the same.
         tracing::error!(%error, "a growing answer could not be kept");
     }
-    account.signal(&question.place, Signal::Typing(false));
+    if conversation.is_typing {
+        account.signal(&question.place, Signal::Typing(false));
+    }
 }
 
 /// Gives a step without a printable title a generic name, so that the room can show it.
@@ -86,6 +92,8 @@ struct Conversation<'a> {
     unshown_line: bool,
     /// Notices for a platform that cannot show them below the growing text.
     said: SeparateNotices,
+    /// People were told that the agent types.
+    is_typing: bool,
 }
 
 /// Notices sent as messages of their own, because printed text cannot be taken back.
@@ -123,13 +131,14 @@ impl<'a> Conversation<'a> {
             unshown_since: None,
             unshown_line: false,
             said: SeparateNotices::default(),
+            is_typing: false,
         }
     }
 
     async fn run(&mut self) -> store::Result<()> {
         // Every future except the wait for text is boxed: a thousand streams wait, and few of them do anything else.
         let mut live_message = Box::pin(LiveMessage::open(self.account, self.turn, self.question)).await?;
-        let mut typing = tokio::time::interval(TYPING);
+        let mut typing = tokio::time::interval_at(Instant::now() + QUIET_START, TYPING);
         typing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let log = self.log;
         let mut ended = poll_when_woken(log.ended());
@@ -151,6 +160,10 @@ impl<'a> Conversation<'a> {
                 (Some(since), Some(message)) => match message.next(self.unshown(since)) {
                     NextRequest::Now => {
                         Box::pin(self.show_now(message)).await?;
+                        if !self.is_typing {
+                            // The text itself shows that the agent works.
+                            typing.reset();
+                        }
                         continue;
                     }
                     NextRequest::At(at) => Some(self.beat(message, Instant::from_std(at))),
@@ -170,7 +183,10 @@ impl<'a> Conversation<'a> {
                         Box::pin(self.keep()).await?;
                     }
                 }
-                _ = typing.tick() => self.account.signal(&self.question.place, Signal::Typing(true)),
+                _ = typing.tick() => {
+                    self.is_typing = true;
+                    self.account.signal(&self.question.place, Signal::Typing(true));
+                }
             }
         }
         if self.log.is_suspended() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use talaria::agent::{StepState, TurnEnd};
+use tokio::time::Instant;
 
 use crate::support::gateway::{Setup, TestGateway};
 use crate::support::room::What;
@@ -174,6 +175,34 @@ async fn people_see_that_somebody_types_until_the_answer_is_there() {
     agent.goes_on();
     room.settled().await;
     assert!(!gateway.chat().is_typing(&room));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_there_at_once_costs_no_typing_signal() {
+    let gateway = TestGateway::start().await;
+    gateway.agent().says(["At once"]);
+
+    gateway.room().says("@ann", "hello").await;
+    gateway.room().settled().await;
+
+    assert!(!gateway.chat().has_typing_signals(&gateway.room()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_see_that_somebody_types_while_an_answer_stands_still() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.agent().says(["Let me think about this"]).then_hangs();
+    let asked = Instant::now();
+
+    gateway.room().says("@ann", "hello").await;
+    gateway.room().shows("Let me think").await;
+    let is_typing = || gateway.chat().is_typing(&gateway.room()).then_some(());
+    gateway.chat().until("somebody types", is_typing).await;
+    assert!(asked.elapsed() > Duration::from_secs(4), "the text was enough at first");
+
+    agent.goes_on();
+    gateway.room().settled().await;
+    assert!(!gateway.chat().is_typing(&gateway.room()));
 }
 
 #[tokio::test(start_paused = true)]

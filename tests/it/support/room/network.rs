@@ -187,6 +187,11 @@ impl Chat {
         self.state().typing.get(&room.name).copied().unwrap_or_default()
     }
 
+    /// Whether the room was ever told that somebody types, or no longer does.
+    pub fn has_typing_signals(&self, room: &Room) -> bool {
+        self.state().typing.contains_key(&room.name)
+    }
+
     /// The inbox of the gateway that reads.
     pub async fn inbox(&self) -> Arc<dyn Inbox> {
         let inbox = || self.state().inbox.as_ref().and_then(Weak::upgrade);
