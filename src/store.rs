@@ -2,8 +2,8 @@
 //!
 //! One thread owns the only connection that writes; jobs that wait at the same moment share one transaction and one
 //! `fsync` (group commit), each in a savepoint of its own, so that a failing job undoes only itself. When `write`
-//! returns, its job is on disk. A second thread reads. One single connection that writes and checkpoints also keeps us
-//! clear of the WAL-reset bug of the bundled SQLite.
+//! returns, its job is on disk; `write_repeatable` does not wait for that. A second thread reads. One single connection
+//! that writes and checkpoints also keeps us clear of the WAL-reset bug of the bundled SQLite.
 
 mod actors;
 mod agent_runtimes;
@@ -53,7 +53,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::config::Retention;
 use crate::testing::with_lead;
 use write_health::{WriteHealth, disk_trouble};
-use writer::{RanJob, StoreWriter, WriterCommand};
+use writer::{CommitSync, RanJob, StoreWriter, WriterCommand};
 
 pub use asks::{AskRow, AskState, OpenAsk};
 pub use audit::{
@@ -161,6 +161,7 @@ impl Store {
         let own = StoreWriter {
             conn: writing,
             commands,
+            sync: CommitSync::Disk,
             reader: reader.downgrade(),
             own: writer.downgrade(),
             health: health.clone(),
@@ -198,6 +199,25 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
     {
+        self.commit(job, CommitSync::Disk).await
+    }
+
+    /// Runs `job` in a transaction and returns when it is committed, without waiting for the disk. For results of
+    /// requests that the network takes only once under their key: if a power failure undoes the commit, the request is
+    /// repeated and changes nothing. The death of the process alone undoes nothing.
+    pub async fn write_repeatable<T, F>(&self, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.commit(job, CommitSync::Later).await
+    }
+
+    async fn commit<T, F>(&self, job: F, sync: CommitSync) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T> + Send + 'static,
+    {
         let _clock = crate::testing::hold_clock();
         let lead = crate::testing::clock_lead();
         let (done, result) = oneshot::channel();
@@ -213,7 +233,7 @@ impl Store {
             });
             RanJob { reply, trouble }
         });
-        done_by(&self.writer, WriterCommand::Write(job), result, &self.timings.1).await
+        done_by(&self.writer, WriterCommand::Write(job, sync), result, &self.timings.1).await
     }
 
     /// Runs `job` on a connection that cannot write. The job sees everything that was committed before.

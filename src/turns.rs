@@ -12,7 +12,6 @@
 //!
 //! - [`TurnRow`]: the turn as the store has it, from the commit of its prompt to its end.
 //! - `RunningTurn` (in `session_queue`): the turn that a session's task works on, with its stop token and its charge for memory.
-//! - `TurnRun` (in `turn_run`): that turn while its agent is asked, with its row, request and sink.
 //! - `TurnRun` (in `turn_run`): that turn while its agent is asked, with its row, its request and its sink.
 //! - [`AgentTurn`](crate::agent::AgentTurn): everything that the agent is told.
 //! - [`PreparedTurn`]: the request that the agent made of it, stored before it is sent.

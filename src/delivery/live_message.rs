@@ -276,6 +276,6 @@ impl LiveMessage {
     async fn remember(&mut self, message: MessageId) -> store::Result<()> {
         let (id, stored) = (self.turn.clone(), message.clone());
         (self.anchor, self.known) = (Some(message), true);
-        self.account.store.write(move |tx| tx.set_anchor(&id, &stored)).await
+        self.account.store.write_repeatable(move |tx| tx.set_anchor(&id, &stored)).await
     }
 }

@@ -246,7 +246,7 @@ async fn deliver(
         match outcome {
             Ok(RowProgress::Complete(message)) => {
                 failpoint("outbox.sent");
-                let arrived = account.store.write(move |tx| match row.kind {
+                let arrived = account.store.write_repeatable(move |tx| match row.kind {
                     OutboxKind::Removal => tx.removed(&row),
                     OutboxKind::Mark => tx.marked(&row),
                     OutboxKind::Final

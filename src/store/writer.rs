@@ -22,13 +22,34 @@ const PROBE_BYTES: usize = 1024 * 1024;
 /// A command for the writer thread.
 pub(super) enum WriterCommand {
     /// Run a job in the next transaction.
-    Write(WriteJob),
+    Write(WriteJob, CommitSync),
     /// Run the maintenance that is due: see `maintenance`.
     Maintain,
     /// Move the write-ahead log into the database. The reader waits meanwhile, until the sender is dropped.
     Checkpoint(std_mpsc::Sender<()>),
     /// Commit something, then signal that it was tried; the result is in [`WriteHealth`].
     Probe(oneshot::Sender<()>),
+}
+
+/// Whether a commit waits until the disk has it. Either way it survives the death of the process, and the commits
+/// that are lost with the power are always the last ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommitSync {
+    /// The commit also survives a power failure.
+    Disk,
+    /// A power failure may undo the commit until the next one that is synced, or until the next checkpoint, which
+    /// comes soon after the last write.
+    Later,
+}
+
+impl CommitSync {
+    /// Value of `PRAGMA synchronous` with a write-ahead log.
+    fn pragma(self) -> &'static str {
+        match self {
+            Self::Disk => "PRAGMA synchronous = FULL",
+            Self::Later => "PRAGMA synchronous = NORMAL",
+        }
+    }
 }
 
 /// A job that has run and whose caller waits for the commit.
@@ -42,6 +63,8 @@ pub(super) struct RanJob {
 pub(super) struct StoreWriter {
     pub(super) conn: Connection,
     pub(super) commands: mpsc::Receiver<WriterCommand>,
+    /// What the connection is set to.
+    pub(super) sync: CommitSync,
     /// Makes the reader pause for a checkpoint. Weak, like `own`: neither keeps the store open.
     pub(super) reader: mpsc::WeakSender<ReadJob>,
     pub(super) own: mpsc::WeakSender<WriterCommand>,
@@ -88,7 +111,7 @@ impl StoreWriter {
     /// Runs a command. Returns the next command if it already took that from the queue.
     fn obey(&mut self, command: WriterCommand) -> Option<WriterCommand> {
         match command {
-            WriterCommand::Write(job) => return self.commit_group(job),
+            WriterCommand::Write(job, sync) => return self.commit_group(job, sync),
             WriterCommand::Maintain => self.maintain(),
             WriterCommand::Checkpoint(reader) => {
                 self.is_parking = false;
@@ -104,9 +127,10 @@ impl StoreWriter {
         None
     }
 
-    /// Runs a job and the jobs that wait behind it, and commits them together.
-    fn commit_group(&mut self, first: WriteJob) -> Option<WriterCommand> {
-        if let Err(error) = self.conn.execute_batch("BEGIN IMMEDIATE") {
+    /// Runs a job and the jobs that wait behind it, and commits them together. A job that needs the disk does not join
+    /// a group that does not wait for it.
+    fn commit_group(&mut self, first: WriteJob, sync: CommitSync) -> Option<WriterCommand> {
+        if let Err(error) = self.set_sync(sync).and_then(|()| self.conn.execute_batch("BEGIN IMMEDIATE")) {
             self.note_failure(&error);
             (first(Err(error.into())).reply)(Ok(()));
             return None;
@@ -124,7 +148,9 @@ impl StoreWriter {
                 break;
             }
             match self.commands.try_recv() {
-                Ok(WriterCommand::Write(another)) => job = Some(another),
+                Ok(WriterCommand::Write(another, its)) if its == sync || sync == CommitSync::Disk => {
+                    job = Some(another)
+                }
                 Ok(other) => next = Some(other),
                 Err(_) => {}
             }
@@ -154,10 +180,20 @@ impl StoreWriter {
         next
     }
 
+    /// Sets what the next commits wait for. Not possible within a transaction.
+    fn set_sync(&mut self, sync: CommitSync) -> rusqlite::Result<()> {
+        if self.sync != sync {
+            self.conn.execute_batch(sync.pragma())?;
+            self.sync = sync;
+        }
+        Ok(())
+    }
+
     /// Runs a transaction of the writer's own.
     pub(super) fn transact<T>(&mut self, job: impl FnOnce(&Connection) -> Result<T>) -> Option<T> {
         let before = self.conn.total_changes();
-        let done = self.conn.execute_batch("BEGIN IMMEDIATE").map_err(StoreError::from);
+        let begun = self.set_sync(CommitSync::Disk).and_then(|()| self.conn.execute_batch("BEGIN IMMEDIATE"));
+        let done = begun.map_err(StoreError::from);
         let done = done.and_then(|()| {
             let value = job(&self.conn)?;
             self.conn.execute_batch("COMMIT")?;

@@ -210,7 +210,7 @@ pub(super) async fn send(
                 let (turn, stored) = (row.turn.clone(), message.clone());
                 account
                     .store
-                    .write(move |tx| turn.map_or(Ok(()), |turn| tx.set_anchor(&turn, &stored)))
+                    .write_repeatable(move |tx| turn.map_or(Ok(()), |turn| tx.set_anchor(&turn, &stored)))
                     .await?;
                 edit(message).await
             }
