@@ -178,7 +178,7 @@ pub trait AgentOutput: Send + Sync {
     /// Whether approvals that people gave for longer than once still hold, all of them. For an agent whose upstream does not
     /// repeat an ask that was approved so. Every failure is a no.
     fn still_granted(&self, _asks: Vec<Ask>) -> BoxFuture<'_, bool> {
-        Box::pin(async { true })
+        Box::pin(async { false })
     }
 
     /// Stores a report about the session, as `TurnEvent::Upstream` does, and returns when it is on disk. For an agent that

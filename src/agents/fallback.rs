@@ -309,6 +309,10 @@ impl AgentOutput for ListeningOutput<'_> {
         self.out.ask(ask)
     }
 
+    fn still_granted(&self, asks: Vec<Ask>) -> BoxFuture<'_, bool> {
+        self.out.still_granted(asks)
+    }
+
     fn store_upstream(&self, report: serde_json::Value) -> BoxFuture<'_, Result<(), AgentError>> {
         self.out.store_upstream(report)
     }

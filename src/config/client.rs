@@ -35,7 +35,10 @@ impl ClientConfig {
         };
         let parsed = url.map(|url| BaseUrl::parse(&url).map(BaseUrl::without_version)).transpose();
         let url = parsed.unwrap_or_else(|phrase| {
-            errors.push(ConfigError::new(format!("{name} {phrase}")));
+            errors.push(
+                ConfigError::new(format!("{name} {phrase}"))
+                    .hint("write the address of a server, for example http://127.0.0.1:8642"),
+            );
             None
         });
         let key = match key_file {

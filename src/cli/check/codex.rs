@@ -48,8 +48,13 @@ pub(super) fn look(
     running_lines: impl Fn(&AgentName) -> Vec<String>,
     text: &mut String,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let Ok(runtime) = runtime else { return };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = write!(text, "\nwarning: codex could not be looked for: {error}\n");
+            return;
+        }
+    };
     let chosen = runtime.block_on(chosen_runtimes(config, sources));
     let mut found: BTreeMap<&str, Result<CodexBinary, CodexBinaryError>> = BTreeMap::new();
     for user in users(config, &chosen) {
