@@ -20,6 +20,7 @@ mod tool_calls;
 mod turn_loop;
 mod turn_run;
 mod turn_text;
+mod usage;
 
 use std::path::Path;
 use std::sync::Arc;
