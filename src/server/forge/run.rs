@@ -63,7 +63,7 @@ pub struct RunBody {
     pub effort: Option<String>,
     /// Tokens of files that were sent to `POST /files`; the agent is told where they are.
     pub files: Option<Vec<String>>,
-    /// Seconds after which the turn is stopped. Default: 120.
+    /// Seconds after which the turn is stopped; the agent's own `turn_timeout` may stop it earlier. Default: 120.
     pub timeout_secs: Option<u64>,
 }
 
