@@ -113,14 +113,15 @@ impl TurnRun<'_> {
     /// A process in which the conversation of the session is open. May be dropped at any time.
     async fn open(&self, folder: &Path) -> Result<OpenTurn, AgentError> {
         let AcpAgent { pool, number, .. } = self.agent;
+        let cwd = folder.to_str().unwrap_or_default().to_owned();
+        // In another folder it is another conversation.
+        let report = SessionReport::read(self.turn.upstream.as_ref()).filter(|report| report.cwd == cwd);
         let wish = ProcessWish {
             key: PlaceKey { agent: *number, session: self.turn.session.clone() },
             conversation: self.turn.conversation.clone(),
             app: self.turn.app.clone(),
+            opens: report.as_ref().map(|report| report.acp_session.clone()),
         };
-        let cwd = folder.to_str().unwrap_or_default().to_owned();
-        // In another folder it is another conversation.
-        let report = SessionReport::read(self.turn.upstream.as_ref()).filter(|report| report.cwd == cwd);
         loop {
             let acquired = pool.acquire(&wish).await.map_err(|error| {
                 tracing::warn!(%error, "a turn gets no process");
