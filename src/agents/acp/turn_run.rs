@@ -166,6 +166,7 @@ impl TurnRun<'_> {
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpNoStart));
         };
         process.greet(times.initialize).await.map_err(failed)?;
+        process.abilities.loads &= config.load;
         self.agent.version.lock().clone_from(&process.abilities.version);
         // Agents keep nothing of a conversation without a prompt.
         if let Some(report) = report.filter(|report| report.begun) {

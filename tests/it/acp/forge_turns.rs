@@ -362,6 +362,29 @@ async fn the_last_words_of_an_agent_have_none_of_the_variables_that_its_entry_gi
 }
 
 #[tokio::test]
+async fn an_agent_that_only_says_that_it_opens_conversations_again_keeps_its_process() {
+    let idle = Duration::from_millis(300);
+    let keeper = Direct::with_places(&Script::default(), 2, |config| {
+        (config.idle, config.load) = (idle, false);
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let other = Direct::in_pool(&Script::default(), keeper.pool.clone(), folder, |config| config.idle = idle);
+    assert_eq!(keeper.asks_in("s", "my name is Ann").await.1, Ok(TurnEnd::Done));
+    assert_eq!(other.asks_in("s", "hello").await.1, Ok(TurnEnd::Done));
+    while other.has_process("s") {
+        tokio::task::yield_now().await;
+    }
+    assert!(keeper.has_process("s"), "it has been idle for longer");
+    // Once it is gone the conversation is lost, and the agent is not asked for it.
+    keeper.ends("s").await;
+    let (output, end) = keeper.asks_in("s", "who am I?").await;
+    assert_eq!(end.unwrap_err().kind, AgentErrorKind::Refused);
+    assert_eq!(output.facts.lock()["session_lost"], true);
+    assert_eq!(keeper.scripted.received("session/load"), Vec::<Value>::new());
+    keeper.pool.end().await;
+}
+
+#[tokio::test]
 async fn a_conversation_is_opened_again_only_after_the_process_that_a_reload_left_has_ended() {
     let mut direct = Direct::new(&Script::default().turn("stay", [Act::StaysAlive, Act::says(&["I stay."])]));
     // The first one is still held by a turn elsewhere, the second one is dropped, and its process is about to end.
