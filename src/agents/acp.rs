@@ -16,6 +16,7 @@ mod process;
 mod projector;
 mod prompt;
 mod session;
+mod settings;
 mod tool_calls;
 mod turn_loop;
 mod turn_run;

@@ -53,11 +53,9 @@ impl TurnRun<'_> {
         };
         let OpenTurn { process: mut pooled, mut report, is_new } = opened;
         let Some(process) = pooled.process() else { return Err(unfit()) };
-        if let Some(model) = &self.turn.model {
-            tokio::select! {
-                () = process.choose_model(model) => {}
-                () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
-            }
+        tokio::select! {
+            () = process.apply_choices(self.turn) => {}
+            () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
         }
         let context_hash =
             if request.context.trim().is_empty() { String::new() } else { hash([request.context.as_str()]) };

@@ -401,6 +401,33 @@ async fn a_conversation_is_opened_again_only_after_the_process_that_a_reload_lef
 }
 
 #[tokio::test]
+async fn the_model_and_the_effort_that_an_app_asks_for_are_chosen_where_the_agent_offers_them() {
+    let option = |id: &str, category: &str, values: &[&str]| {
+        let values: Vec<_> = values.iter().map(|value| json!({ "value": value, "name": value })).collect();
+        json!({ "id": id, "category": category, "type": "select", "currentValue": "default", "options": values })
+    };
+    let offers = json!({ "configOptions": [
+        option("model", "model", &["default", "opus"]),
+        option("effort", "thought_level", &["default", "low", "high", "max"]),
+    ] });
+    let direct = Direct::new(&Script::default().offering(offers));
+    for (model, effort) in [("opus", "high"), ("opus", "high"), ("opus", "xhigh"), ("gpt", "max")] {
+        let turn = AgentTurn {
+            model: Some(model.to_owned()),
+            effort: Some(effort.to_owned()),
+            ..direct.turn("s", "hello")
+        };
+        assert_eq!(direct.runs(Output::default(), turn).await.1, Ok(TurnEnd::Done), "{model} {effort}");
+    }
+    let changes = direct.scripted.received("session/set_config_option");
+    let changes: Vec<_> =
+        changes.iter().map(|change| format!("{} {}", change["configId"], change["value"])).collect();
+    // Once each; what the agent does not offer costs nothing.
+    assert_eq!(changes, ["\"model\" \"opus\"", "\"effort\" \"high\"", "\"effort\" \"max\""]);
+    direct.pool.end().await;
+}
+
+#[tokio::test]
 async fn a_program_that_is_silent_when_it_is_greeted_leaves_its_last_words() {
     let script = Script::default().initializing([Act::warns("waiting for a login"), Act::waits("never")]);
     let folder = tempfile::tempdir().unwrap();
