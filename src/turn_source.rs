@@ -151,7 +151,7 @@ pub struct ForgeTurn {
     pub replaces_system: bool,
     /// The model that the app asks for.
     pub model: Option<String>,
-    /// The effort that the app asks for: `low`, `medium`, `high` or `max`.
+    /// The effort that the app asks for: `low`, `medium`, `high`, `xhigh` or `max`.
     pub effort: Option<String>,
 }
 

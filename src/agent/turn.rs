@@ -54,8 +54,10 @@ pub struct AgentTurn {
     pub memory: Option<String>,
     /// The notes that an agent of ours may read and write in this turn; `None` for none.
     pub notes: Option<NoteScope>,
-    /// The model that a person chose for the session with `/model`.
+    /// The model that a person chose for the session with `/model`, or that an app asks for.
     pub model: Option<String>,
+    /// The effort that an app asks for, such as `high`. An agent that has none ignores it, and logs that.
+    pub effort: Option<String>,
     /// Tokens that the budget still allows the turn to use; `None` without a budget.
     pub tokens_left: Option<u64>,
     /// Number of relays that the turn has come through.
@@ -96,6 +98,7 @@ impl AgentTurn {
             memory: None,
             notes: None,
             model: None,
+            effort: None,
             tokens_left: None,
             hops: 0,
             without_fallback: false,

@@ -16,10 +16,12 @@ mod process;
 mod projector;
 mod prompt;
 mod session;
+mod settings;
 mod tool_calls;
 mod turn_loop;
 mod turn_run;
 mod turn_text;
+mod usage;
 
 use std::path::Path;
 use std::sync::Arc;

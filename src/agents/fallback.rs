@@ -260,7 +260,7 @@ impl Agent for FallbackAgent {
 
 /// The turn with the system message of the second agent.
 fn turn_of_second(turn: &AgentTurn) -> AgentTurn {
-    AgentTurn { context: turn.fallback_context.clone(), model: None, ..turn.clone() }
+    AgentTurn { context: turn.fallback_context.clone(), model: None, effort: None, ..turn.clone() }
 }
 
 /// Whether nothing ran and the agent does not come back in a moment.

@@ -221,6 +221,7 @@ pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
             turn.app = Some(request.app.clone()).filter(|app| !app.is_empty());
             if let Some(forge) = &request.forge {
                 turn.folder = Some(forge.folder.clone());
+                turn.effort = forge.effort.clone();
                 turn.wants_raw = true;
             }
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::sink::TurnSink;
 use super::{RunningTurn, Turns, input_slot, prompt_text, source};
 use crate::agent::{
-    AgentKind, AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage, SharedAgent,
-    TurnOrigin,
+    AgentInfo, AgentKind, AgentScratch, AgentTurn, AttemptKind, ModelParams, PreparedTurn, SessionMessage,
+    SharedAgent, TurnOrigin,
 };
 use crate::ids::AgentName;
 use crate::media;
@@ -129,14 +129,8 @@ impl Turns {
             params: ModelParams::default(),
             memory: None,
             notes: None,
-            // A reload may have taken the model off the list since it was chosen.
-            model: source::wanted_model(&row.source).or_else(|| session.chosen_model.clone()).filter(
-                |model| {
-                    let about = own.agent.about();
-                    // Only a running agent of this kind knows its models.
-                    about.kind == AgentKind::Acp || about.models.contains(model)
-                },
-            ),
+            model: model_of(row, session, &own.agent.about()),
+            effort: None,
             // Settled when the request is stored.
             tokens_left: None,
             hops: 0,
@@ -169,4 +163,18 @@ impl Turns {
         let own = source::system_text(&row.source, self.settings.names);
         prompt_text::context(&texts.join("\n\n"), own)
     }
+}
+
+/// The model of a turn: the one that its app asks for, or the one that was chosen for its session. A reload may have taken
+/// that off the list since.
+fn model_of(row: &TurnRow, session: &SessionRow, about: &AgentInfo) -> Option<String> {
+    let is_listed = |model: &String| about.models.contains(model);
+    // Only a running agent of these kinds knows its models.
+    let (takes_any_of_app, takes_any) = match about.kind {
+        AgentKind::Acp => (true, true),
+        AgentKind::Codex => (true, false),
+        AgentKind::Proxy | AgentKind::Model | AgentKind::Guide => (false, false),
+    };
+    let wanted = source::wanted_model(&row.source).filter(|model| takes_any_of_app || is_listed(model));
+    wanted.or_else(|| session.chosen_model.clone().filter(|model| takes_any || is_listed(model)))
 }

@@ -41,6 +41,9 @@ async fn does_everything(agent: RealAgent) {
     assert_eq!(granted.end, Ok(TurnEnd::Done), "{granted}");
     let asked = granted.asked();
     assert!(asked.iter().any(|ask| ask.detail.contains(&command)), "{granted}");
+    let options = asked.iter().flat_map(|ask| &ask.form.options);
+    let rules: Vec<_> = options.filter(|option| option.id.contains("policy")).collect();
+    assert!(rules.is_empty(), "nobody may write a rule that holds for everybody: {rules:?}");
     assert_eq!(std::fs::read_to_string(&mark).unwrap().trim(), "granted", "{granted}");
     assert!(
         granted
@@ -62,8 +65,8 @@ async fn does_everything(agent: RealAgent) {
     assert_eq!(stopped.end, Ok(TurnEnd::Stopped), "{stopped}");
     assert_eq!(stopped.facts()["stop_reason"], "cancelled");
 
-    // The same process has done it all, and another one goes on.
-    scene.starts_anew().await;
+    // The same process has done it all, and another one goes on, once that has ended.
+    scene.is_reloaded();
     let again = scene.asks("and again").await;
     assert_eq!(again.end, Ok(TurnEnd::Done), "{again}");
     assert!(again.text().contains("You said: and again") && !again.text().contains("hello there"), "{again}");

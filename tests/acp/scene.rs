@@ -43,7 +43,7 @@ impl Scene {
         let config = agent.config(home.path(), &model.url());
         std::fs::create_dir_all(home.path().join("session")).unwrap();
         let host = ProcessHost::new(home.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
-        let pool = AcpPool::new(Arc::new(host), 1);
+        let pool = AcpPool::new(Arc::new(host), 2);
         let agent = built(&config, &pool);
         Self { model, home, config, pool, agent, report: None }
     }
@@ -92,16 +92,9 @@ impl Scene {
         EndedTurn { end, recorder }
     }
 
-    /// Ends the process of the session, as a restart of ours does.
-    pub async fn starts_anew(&mut self) {
+    /// Builds the agent anew, as a reload does. The process of the earlier one is still about to end.
+    pub fn is_reloaded(&mut self) {
         self.agent = built(&self.config, &self.pool);
-        let left = async {
-            // Processes that are not ours to wait for.
-            while self.pool.count() > 0 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, left).await.expect("the process ends");
     }
 
     /// Whether the last prompt to the model had these words in it.

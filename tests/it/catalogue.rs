@@ -60,6 +60,11 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("src/agent/ask.rs", "nothing to judge", "a rule in the audit"),
     ("src/agent/ask.rs", "too long", "a rule in the audit"),
     ("src/agent/ask.rs", "too many", "a rule in the audit"),
+    (
+        "src/agents/acp/permissions/detail.rs",
+        "[current working directory ",
+        "words of an agent, to be recognised",
+    ),
     ("src/agents/acp/turn_loop.rs", "the session has no turn here", "the agent, about its request"),
     ("src/agents/acp/turn_loop.rs", "too many requests wait for an answer", "the agent, about its request"),
     ("src/agents/acp/turn_loop.rs", "unknown method", "the agent, about its request"),

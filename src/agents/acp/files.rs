@@ -1,11 +1,13 @@
 //! Reads and writes files for the agent, in the folder of the session and nowhere else.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use talaria_platform::BoxFuture;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::agents::confined_dir::{ConfinedDir, FileProblem, ReplaceCondition};
 use crate::agents::jsonrpc::RpcFault;
@@ -16,6 +18,9 @@ const ANSWER: u64 = 4 * 1024 * 1024;
 
 /// Bytes of a file of which a part is read.
 const FILE: u64 = 64 * 1024 * 1024;
+
+/// Files that are read at once, for all agents together: each takes the memory of an answer.
+static READERS: Semaphore = Semaphore::const_new(4);
 
 /// Longest time for one request. Files are on this machine, but a disk may hang.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -39,7 +44,7 @@ enum FileRequest {
 }
 
 /// Answers `fs/read_text_file` and `fs/write_text_file`; `None` for every other method. `root` is the folder of the
-/// session. The work has begun when this returns, and goes on if the future is dropped: whoever wants to know what became
+/// session. Writing has begun when this returns, and goes on if the future is dropped: whoever wants to know what became
 /// of a file waits for it.
 pub fn answer(
     method: &str,
@@ -51,7 +56,19 @@ pub fn answer(
         Err(fault) => return Some(Box::pin(async { Err(fault) })),
     };
     let root = root.to_owned();
-    let working = tokio::task::spawn_blocking(move || request.carry_out(&root));
+    let working: BoxFuture<'static, _> = match request {
+        // A task, because it must go on if nobody waits.
+        FileRequest::Write { .. } => Box::pin(spawn_blocking(move || request.carry_out(&root))),
+        FileRequest::Read { .. } => Box::pin(async move {
+            let permit = READERS.acquire().await;
+            // The permit goes with the work: that cannot be ended from outside.
+            spawn_blocking(move || {
+                let _permit = permit;
+                request.carry_out(&root)
+            })
+            .await
+        }),
+    };
     Some(Box::pin(async {
         match tokio::time::timeout(DEADLINE, working).await {
             Ok(Ok(answer)) => answer,
@@ -104,10 +121,8 @@ fn read_lines(folder: &ConfinedDir, path: &Path, line: u64, limit: Option<u64>) 
     let io = |error: std::io::Error| fault(path, error.into());
     // A file that grows meanwhile must not either.
     let mut reader = BufReader::new(file.take(FILE));
-    let mut skipped = Vec::new();
     for _ in 1..line {
-        skipped.clear();
-        if reader.read_until(b'\n', &mut skipped).map_err(io)? == 0 {
+        if !skip_line(&mut reader).map_err(io)? {
             break;
         }
     }
@@ -128,6 +143,21 @@ fn read_lines(folder: &ConfinedDir, path: &Path, line: u64, limit: Option<u64>) 
     }
     String::from_utf8(bytes)
         .map_err(|_| RpcFault::new(INVALID, format!("{} is not a text in UTF-8", path.display())))
+}
+
+/// Skips a line, however long it is, without keeping any of it. False at the end of the file.
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<bool> {
+    let mut has_begun = false;
+    loop {
+        let buffer = reader.fill_buf()?;
+        let (length, end) = (buffer.len(), memchr::memchr(b'\n', buffer));
+        reader.consume(end.map_or(length, |end| end + 1));
+        match (end, length) {
+            (Some(_), _) => return Ok(true),
+            (None, 0) => return Ok(has_begun),
+            (None, _) => has_begun = true,
+        }
+    }
 }
 
 /// The path within the folder. Agents name the whole path.
@@ -163,6 +193,8 @@ fn fault(path: &Path, problem: FileProblem) -> RpcFault {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Seek as _, SeekFrom, Write as _};
+
     use super::*;
 
     async fn asked(method: &str, params: Value, root: &Path) -> Result<Value, RpcFault> {
@@ -188,6 +220,35 @@ mod tests {
             assert_eq!(answer, Ok(json!({ "content": part })), "from line {line}");
         }
         assert!(answer("terminal/create", &json!({}), folder.path()).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_long_line_before_the_first_one_that_is_wanted_takes_no_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.set_len(FILE - 6).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"\nlast\n").unwrap();
+        let line = |line: u64, limit: u64| json!({ "path": "sparse", "line": line, "limit": limit });
+        let asking = (0..16).map(|_| asked("fs/read_text_file", line(2, 1), folder.path()));
+        let before = peak_memory();
+        for answer in futures_util::future::join_all(asking).await {
+            assert_eq!(answer, Ok(json!({ "content": "last\n" })));
+        }
+        let more = peak_memory().saturating_sub(before);
+        // Plain cargo counts all tests of the program.
+        assert!(more < 16 * 1024 || std::env::var_os("NEXTEST").is_none(), "{more} KiB");
+        let fault = asked("fs/read_text_file", line(1, 1), folder.path()).await.unwrap_err();
+        assert!(fault.message.contains("too large"), "{fault}");
+    }
+
+    /// Most memory that this process had so far, in KiB.
+    fn peak_memory() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kilobytes =
+            |line: &str| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
+        status.lines().find_map(kilobytes).unwrap_or_default()
     }
 
     #[tokio::test]

@@ -51,7 +51,11 @@ pub async fn answer(
     policy: &AppPermissions,
     out: &dyn AgentOutput,
 ) -> PermissionAnswer {
-    let options = PermissionOptions::read(options);
+    let options = match turn.app {
+        None => PermissionOptions::read(options),
+        Some(_) => PermissionOptions::read(options).only_once(),
+    };
+    let call = detail::with_input(call);
     let declined = |remark: Option<LocalizedText>| PermissionAnswer {
         reply: options.reject(),
         remark,

@@ -67,6 +67,8 @@ pub struct ProcessWish {
     pub conversation: SessionId,
     /// The app that asks; `None` for rooms and the owner, who may have all places.
     pub app: Option<String>,
+    /// The agent's id of the conversation that is to be opened again, if there is one.
+    pub opens: Option<String>,
 }
 
 /// A place for one process.
@@ -81,6 +83,8 @@ struct Place {
     idle: Option<IdleProcess>,
     /// The process is about to end, and the place to be free.
     is_ending: bool,
+    /// The agent's id of the conversation that is open in the process, once a turn of it is over.
+    open: Option<String>,
 }
 
 /// A place and what is in it.
@@ -97,7 +101,7 @@ pub enum PoolError {
     /// All places that the asker may have are taken, and no process can make room.
     #[error("all places for processes are taken")]
     Full,
-    /// A process of the same session has not ended yet.
+    /// A process of the same session, or with the same conversation, has not ended yet.
     #[error("an earlier process of the session has not ended yet")]
     InUse,
     /// The gateway ends.
@@ -145,15 +149,10 @@ impl AcpPool {
                     Err(None) => {}
                 },
                 TakenPlace::After(place, other, idle) => {
-                    // In a task of its own, because the newcomer may give up meanwhile.
-                    let ending = self.spawn("acp-makes-room", async move {
-                        if let Ok(process) = idle.take(other).await {
-                            process.end().await;
-                        }
-                    });
-                    let _ = ending.await;
+                    self.end_idle(other, idle).await;
                     return Ok(Acquired::Cold(place));
                 }
+                TakenPlace::AfterEarlier(other, idle) => self.end_idle(other, idle).await,
                 TakenPlace::Later(error) => {
                     if tokio::time::timeout_at(until, freed).await.is_err() {
                         return Err(error);
@@ -163,12 +162,32 @@ impl AcpPool {
         }
     }
 
+    /// Ends an idle process, in a task of its own, because whoever waits for it may give up meanwhile.
+    async fn end_idle(&self, place: ProcessPlace, idle: IdleProcess) {
+        let ending = self.spawn("acp-makes-room", async move {
+            if let Ok(process) = idle.take(place).await {
+                process.end().await;
+            }
+        });
+        let _ = ending.await;
+    }
+
     fn take_place(self: &Arc<Self>, wish: &ProcessWish) -> Result<TakenPlace, PoolError> {
-        let ProcessWish { key, conversation, app } = wish;
+        let ProcessWish { key, conversation, app, opens } = wish;
         let mut places = self.places.lock();
         if let Some(place) = places.get_mut(key) {
             return Ok(match place.idle.take() {
                 Some(idle) => TakenPlace::Idle(ProcessPlace::new(self.clone(), key.clone()), idle),
+                None => TakenPlace::Later(PoolError::InUse),
+            });
+        }
+        // A reload builds the agent anew, and agents let one process at a time open a conversation.
+        let has_it = |place: &Place| opens.is_some() && place.open == *opens;
+        if let Some((earlier, place)) = places.iter_mut().find(|(_, place)| has_it(place)) {
+            return Ok(match place.take_to_end() {
+                Some(idle) => {
+                    TakenPlace::AfterEarlier(ProcessPlace::new(self.clone(), earlier.clone()), idle)
+                }
                 None => TakenPlace::Later(PoolError::InUse),
             });
         }
@@ -195,6 +214,7 @@ impl AcpPool {
             marker: None,
             idle: None,
             is_ending: false,
+            open: None,
         };
         places.insert(key.clone(), place);
         let place = ProcessPlace::new(self.clone(), key.clone());
@@ -270,6 +290,9 @@ enum TakenPlace {
     Idle(ProcessPlace, IdleProcess),
     /// It is free once this idle process of another session has ended.
     After(ProcessPlace, ProcessPlace, IdleProcess),
+    /// There may be one once this idle process of the same conversation, which an earlier build of the agent left, has
+    /// ended.
+    AfterEarlier(ProcessPlace, IdleProcess),
     /// There may be one when a process has ended; else this is the error.
     Later(PoolError),
 }

@@ -10,20 +10,15 @@ use serde_json::{Value, json};
 
 use super::failure;
 use super::process::AcpProcess;
+use super::settings::SessionSettings;
 use crate::agent::{AgentError, AgentErrorKind, UPSTREAM_BYTES};
 use crate::agents::jsonrpc::{RpcError, RpcFault};
-use crate::agents::sorted_json::{list_field, text_field};
+use crate::agents::sorted_json::text_field;
 use crate::i18n::TextKey;
 use crate::util::hash;
 
 /// Time limit of `session/new`. Agents start programs of their own for it.
 const NEW: Duration = Duration::from_secs(60);
-
-/// Time limit of a change of the model.
-const CHOOSE: Duration = Duration::from_secs(30);
-
-/// Models of an agent that are remembered.
-const MODELS: usize = 500;
 
 /// Our notes about the conversation of a session, as they are stored with the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,12 +41,8 @@ pub struct OpenSession {
     pub id: String,
     /// Whether a prompt was sent in it.
     pub is_begun: bool,
-    /// Models that can be chosen.
-    models: Vec<String>,
-    /// The setting by which a model is chosen, in agents that have settings for it.
-    model_setting: Option<String>,
-    /// The model that was chosen.
-    model: Option<String>,
+    /// The model and the effort that can be chosen.
+    pub settings: SessionSettings,
 }
 
 /// Why a conversation could not be opened again.
@@ -105,19 +96,7 @@ impl SessionReport {
 
 impl OpenSession {
     fn read(id: &str, answer: &Value) -> Self {
-        let by_id = list_field(&answer["models"], "availableModels").iter();
-        let mut models: Vec<_> = by_id.map(|model| text_field(model, "modelId").to_owned()).collect();
-        let mut model_setting = None;
-        let is_model = |option: &&Value| option["category"] == "model" || option["id"] == "model";
-        if models.is_empty()
-            && let Some(setting) = list_field(answer, "configOptions").iter().find(is_model)
-        {
-            let values = list_field(setting, "options").iter();
-            models = values.map(|option| text_field(option, "value").to_owned()).collect();
-            model_setting = Some(text_field(setting, "id").to_owned());
-        }
-        models.truncate(MODELS);
-        Self { id: id.to_owned(), models, model_setting, ..Self::default() }
+        Self { id: id.to_owned(), is_begun: false, settings: SessionSettings::read(answer) }
     }
 }
 
@@ -160,36 +139,6 @@ impl AcpProcess {
             Err(error) => Err(LoadError::Failed(error)),
         }
     }
-
-    /// Chooses the model of the conversation. An agent that does not do it goes on with its own: that must not cost the
-    /// answer.
-    pub async fn choose_model(&mut self, model: &str) {
-        let Some(session) = self.session.clone() else { return };
-        if session.model.as_deref() == Some(model) {
-            return;
-        }
-        if !session.models.iter().any(|known| known == model) {
-            tracing::warn!(model, "the agent does not offer this model and goes on with its own");
-            return;
-        }
-        let (method, params) = match &session.model_setting {
-            Some(setting) => (
-                "session/set_config_option",
-                json!({ "sessionId": session.id, "configId": setting, "value": model }),
-            ),
-            None => ("session/set_model", json!({ "sessionId": session.id, "modelId": model })),
-        };
-        match self.call(method, params, CHOOSE).await {
-            Ok(_) => {
-                if let Some(session) = &mut self.session {
-                    session.model = Some(model.to_owned());
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, model, "the agent does not take this model and goes on with its own")
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -222,18 +171,5 @@ mod tests {
         }
         let passing = fault(-32_603, "Internal error", Some(json!({ "details": "No space left on device" })));
         assert!(!is_unknown_session(&passing));
-    }
-
-    #[test]
-    fn models_are_found_in_both_forms() {
-        let listed = json!({ "models": { "availableModels": [{ "modelId": "a" }, { "modelId": "b" }] } });
-        let session = OpenSession::read("s", &listed);
-        assert_eq!((session.models.len(), session.model_setting), (2, None));
-        let setting = json!({ "configOptions": [
-            { "id": "mode", "category": "mode", "options": [{ "value": "x" }] },
-            { "id": "model", "category": "model", "options": [{ "value": "a" }] } ] });
-        let session = OpenSession::read("s", &setting);
-        assert_eq!((session.models, session.model_setting.as_deref()), (vec!["a".to_owned()], Some("model")));
-        assert_eq!(OpenSession::read("s", &Value::Null).models, Vec::<String>::new());
     }
 }

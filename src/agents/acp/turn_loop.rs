@@ -17,6 +17,7 @@ use super::projector::Projector;
 use super::tool_calls::{CallNews, ToolCalls};
 use super::turn_run::TurnRun;
 use super::turn_text::{TurnText, shown_content};
+use super::usage::read_usage;
 use super::{files, plan};
 use crate::agent::{AgentError, AgentOutput as _, TokenUsage, TurnEvent};
 use crate::agents::call_messages::EndedCall;
@@ -255,9 +256,7 @@ impl<'a> TurnLoop<'a> {
         if self.process.incoming.taken < answer.position && !self.process.rpc.is_gone() {
             return None;
         }
-        let usage = &answer.result["usage"];
-        let tokens = |key: &str| usage[key].as_u64().unwrap_or_default();
-        let usage = TokenUsage { input: tokens("inputTokens"), output: tokens("outputTokens") };
+        let usage = read_usage(&answer.result);
         if usage != TokenUsage::default() {
             self.run.out.emit(TurnEvent::Usage(usage));
         }

@@ -53,11 +53,9 @@ impl TurnRun<'_> {
         };
         let OpenTurn { process: mut pooled, mut report, is_new } = opened;
         let Some(process) = pooled.process() else { return Err(unfit()) };
-        if let Some(model) = &self.turn.model {
-            tokio::select! {
-                () = process.choose_model(model) => {}
-                () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
-            }
+        tokio::select! {
+            () = process.apply_choices(self.turn) => {}
+            () = self.stop.cancelled() => return Ok(TurnEnd::Stopped),
         }
         let context_hash =
             if request.context.trim().is_empty() { String::new() } else { hash([request.context.as_str()]) };
@@ -113,14 +111,15 @@ impl TurnRun<'_> {
     /// A process in which the conversation of the session is open. May be dropped at any time.
     async fn open(&self, folder: &Path) -> Result<OpenTurn, AgentError> {
         let AcpAgent { pool, number, .. } = self.agent;
+        let cwd = folder.to_str().unwrap_or_default().to_owned();
+        // In another folder it is another conversation.
+        let report = SessionReport::read(self.turn.upstream.as_ref()).filter(|report| report.cwd == cwd);
         let wish = ProcessWish {
             key: PlaceKey { agent: *number, session: self.turn.session.clone() },
             conversation: self.turn.conversation.clone(),
             app: self.turn.app.clone(),
+            opens: report.as_ref().map(|report| report.acp_session.clone()),
         };
-        let cwd = folder.to_str().unwrap_or_default().to_owned();
-        // In another folder it is another conversation.
-        let report = SessionReport::read(self.turn.upstream.as_ref()).filter(|report| report.cwd == cwd);
         loop {
             let acquired = pool.acquire(&wish).await.map_err(|error| {
                 tracing::warn!(%error, "a turn gets no process");
@@ -165,6 +164,7 @@ impl TurnRun<'_> {
             return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpNoStart));
         };
         process.greet(times.initialize).await.map_err(failed)?;
+        process.abilities.loads &= config.load;
         self.agent.version.lock().clone_from(&process.abilities.version);
         // Agents keep nothing of a conversation without a prompt.
         if let Some(report) = report.filter(|report| report.begun) {

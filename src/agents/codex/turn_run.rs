@@ -209,10 +209,10 @@ impl TurnRun<'_> {
         let mut params = Map::new();
         params.insert("threadId".to_owned(), json!(thread.id));
         params.insert("input".to_owned(), json!(input));
-        if let Some(model) = &config.model {
+        if let Some(model) = self.turn.model.as_ref().or(config.model.as_ref()) {
             params.insert("model".to_owned(), json!(model));
         }
-        if let Some(effort) = &config.effort {
+        if let Some(effort) = self.turn.effort.as_ref().or(config.effort.as_ref()) {
             params.insert("effort".to_owned(), json!(effort));
         }
         if takes_fragments(link) {

@@ -53,6 +53,8 @@ pub struct AcpConfig {
     pub idle: Duration,
     /// The folder that it takes for the user's.
     pub home: HomeSetting,
+    /// Whether it opens a conversation again in another process, if it says that it can. Some only say so.
+    pub load: bool,
 }
 
 /// The folder that an agent takes for the user's.
@@ -97,6 +99,8 @@ pub(in crate::config) struct AcpSection {
     idle: Option<TimeSpan<1>>,
     /// The folder that it takes for the user's. Default: `real`.
     home: Option<HomeSetting>,
+    /// Whether it opens a conversation again in another process. Default: what it says itself.
+    load: Option<bool>,
 }
 
 /// `permissions: deny`, `permissions: ask`, or `permissions: {allow: [..]}`.
@@ -116,6 +120,7 @@ impl AcpConfig {
             turn_timeout: DEFAULT_TURN_TIMEOUT,
             idle: DEFAULT_IDLE,
             home: HomeSetting::default(),
+            load: true,
         }
     }
 }
@@ -186,6 +191,7 @@ fn read(resolver: &mut ConfigResolver<'_>, document: &ConfigDocument, name: &str
         turn_timeout: written.turn_timeout.map_or(default.turn_timeout, |span| span.0),
         idle: written.idle.map_or(default.idle, |span| span.0),
         home: written.home.unwrap_or_default(),
+        load: written.load.unwrap_or(default.load),
     };
     (resolver.errors.len() == errors_before).then_some(AgentSettings::Acp(config))
 }

@@ -59,11 +59,11 @@ pub struct RunBody {
     /// `append` puts `system` behind the operator's text; `replace`, which the token must allow, in its place.
     #[schemars(extend("enum" = ["append", "replace"]))]
     pub system_mode: Option<String>,
-    /// `low`, `medium`, `high` or `max`. An agent that has no effort ignores it.
+    /// `low`, `medium`, `high`, `xhigh` or `max`. An agent that does not offer it ignores it.
     pub effort: Option<String>,
     /// Tokens of files that were sent to `POST /files`; the agent is told where they are.
     pub files: Option<Vec<String>>,
-    /// Seconds after which the turn is stopped. Default: 120.
+    /// Seconds after which the turn is stopped; the agent's own `turn_timeout` may stop it earlier. Default: 120.
     pub timeout_secs: Option<u64>,
 }
 
@@ -115,9 +115,6 @@ pub async fn run(
     let key = turn_headers.key.as_deref();
     // Also the files of a refused turn go with the folder.
     let files = server.copy_files(&caller, &id, &files.unwrap_or_default(), key).await?.keep();
-    if let Some(effort) = &effort {
-        tracing::info!(%agent, effort, "an app asks for an effort; an agent that has none ignores it");
-    }
     let one_shot = NewForgeSession {
         session: id.clone(),
         app: caller.app().to_owned(),

@@ -46,7 +46,8 @@ pub struct TurnBody {
     pub prompt: String,
     /// Tokens of files that were sent to `POST /files`; the agent is told where they are.
     pub files: Option<Vec<String>>,
-    /// Seconds after which the turn is stopped and answered with what there is. Default: 120.
+    /// Seconds after which the turn is stopped and answered with what there is; the agent's own `turn_timeout` may stop it
+    /// earlier. Default: 120.
     pub timeout_secs: Option<u64>,
 }
 

@@ -11,8 +11,8 @@ use talaria::agent::{
     SessionMessage, TurnEnd, TurnEvent,
 };
 use talaria::agents::AgentServices;
-use talaria::agents::acp::AcpAgent;
 use talaria::agents::acp::pool::AcpPool;
+use talaria::agents::acp::{AcpAgent, AcpTimes};
 use talaria::agents::process::{ProcessHost, count_children};
 use talaria::config::AcpConfig;
 use talaria::i18n::TextKey;
@@ -75,9 +75,16 @@ impl AgentOutput for Output {
     }
 }
 
+/// A pool with so many places for processes.
+fn pool(folder: &TempDir, places: usize) -> Arc<AcpPool> {
+    let host = ProcessHost::new(folder.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
+    AcpPool::new(Arc::new(host), places)
+}
+
 /// An agent without a gateway.
 struct Direct {
     scripted: ScriptedAgent,
+    config: AcpConfig,
     agent: AcpAgent,
     pool: Arc<AcpPool>,
     folder: TempDir,
@@ -93,8 +100,7 @@ impl Direct {
     /// With so many places for processes, and a change of the agent's configuration.
     fn with_places(script: &Script, places: usize, change: impl FnOnce(&mut AcpConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let host = ProcessHost::new(folder.path()).with_shim(env!("CARGO_BIN_EXE_talaria"));
-        Self::in_pool(script, AcpPool::new(Arc::new(host), places), folder, change)
+        Self::in_pool(script, pool(&folder, places), folder, change)
     }
 
     fn in_pool(
@@ -103,11 +109,22 @@ impl Direct {
         folder: TempDir,
         change: impl FnOnce(&mut AcpConfig),
     ) -> Self {
+        Self::with_times(script, pool, folder, change, AcpTimes::default())
+    }
+
+    fn with_times(
+        script: &Script,
+        pool: Arc<AcpPool>,
+        folder: TempDir,
+        change: impl FnOnce(&mut AcpConfig),
+        times: AcpTimes,
+    ) -> Self {
         let scripted = ScriptedAgent::new(script);
         let services = AgentServices { acp: pool.clone(), ..services() };
         let mut config = AcpConfig::new(scripted.command().display().to_string(), folder.path().join("work"));
         change(&mut config);
-        Self { scripted, agent: AcpAgent::new(config, &services), pool, folder, reports: Mutex::default() }
+        let agent = AcpAgent::with_times(config.clone(), times, &services);
+        Self { scripted, config, agent, pool, folder, reports: Mutex::default() }
     }
 
     async fn asks(&self, prompt: &str, wants_raw: bool) -> (Output, Result<TurnEnd, AgentError>) {
@@ -144,6 +161,12 @@ impl Direct {
     async fn ends(&self, session: &str) {
         let agent = AgentName::new("claude").unwrap();
         self.agent.end(EndedSession { agent, session: SessionId(session.into()), upstream: json!({}) }).await;
+    }
+
+    /// Builds the agent anew, as a reload does. Returns the earlier one.
+    fn reloads(&mut self) -> AcpAgent {
+        let services = AgentServices { acp: self.pool.clone(), ..services() };
+        std::mem::replace(&mut self.agent, AcpAgent::new(self.config.clone(), &services))
     }
 
     fn has_process(&self, session: &str) -> bool {
@@ -336,4 +359,88 @@ async fn the_last_words_of_an_agent_have_none_of_the_variables_that_its_entry_gi
         assert!(stderr.contains("no entry with [redacted] here"), "{stderr}");
         direct.pool.end().await;
     }
+}
+
+#[tokio::test]
+async fn an_agent_that_only_says_that_it_opens_conversations_again_keeps_its_process() {
+    let idle = Duration::from_millis(300);
+    let keeper = Direct::with_places(&Script::default(), 2, |config| {
+        (config.idle, config.load) = (idle, false);
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let other = Direct::in_pool(&Script::default(), keeper.pool.clone(), folder, |config| config.idle = idle);
+    assert_eq!(keeper.asks_in("s", "my name is Ann").await.1, Ok(TurnEnd::Done));
+    assert_eq!(other.asks_in("s", "hello").await.1, Ok(TurnEnd::Done));
+    while other.has_process("s") {
+        tokio::task::yield_now().await;
+    }
+    assert!(keeper.has_process("s"), "it has been idle for longer");
+    // Once it is gone the conversation is lost, and the agent is not asked for it.
+    keeper.ends("s").await;
+    let (output, end) = keeper.asks_in("s", "who am I?").await;
+    assert_eq!(end.unwrap_err().kind, AgentErrorKind::Refused);
+    assert_eq!(output.facts.lock()["session_lost"], true);
+    assert_eq!(keeper.scripted.received("session/load"), Vec::<Value>::new());
+    keeper.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_conversation_is_opened_again_only_after_the_process_that_a_reload_left_has_ended() {
+    let mut direct = Direct::new(&Script::default().turn("stay", [Act::StaysAlive, Act::says(&["I stay."])]));
+    // The first one is still held by a turn elsewhere, the second one is dropped, and its process is about to end.
+    for is_held in [true, false] {
+        assert_eq!(direct.asks_in("s", "stay").await.1, Ok(TurnEnd::Done));
+        let earlier = direct.reloads();
+        let earlier = is_held.then_some(earlier);
+        assert_eq!(direct.asks_in("s", "hello").await.1, Ok(TurnEnd::Done), "{is_held}");
+        assert_eq!(direct.pool.count(), 1, "{is_held}: the earlier process has ended");
+        drop(earlier);
+    }
+    assert_eq!(direct.scripted.received("session/load").len(), 2);
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn the_model_and_the_effort_that_an_app_asks_for_are_chosen_where_the_agent_offers_them() {
+    let option = |id: &str, category: &str, values: &[&str]| {
+        let values: Vec<_> = values.iter().map(|value| json!({ "value": value, "name": value })).collect();
+        json!({ "id": id, "category": category, "type": "select", "currentValue": "default", "options": values })
+    };
+    let offers = json!({ "configOptions": [
+        option("model", "model", &["default", "opus"]),
+        option("effort", "thought_level", &["default", "low", "high", "max"]),
+    ] });
+    let direct = Direct::new(&Script::default().offering(offers));
+    for (model, effort) in [("opus", "high"), ("opus", "high"), ("opus", "xhigh"), ("gpt", "max")] {
+        let turn = AgentTurn {
+            model: Some(model.to_owned()),
+            effort: Some(effort.to_owned()),
+            ..direct.turn("s", "hello")
+        };
+        assert_eq!(direct.runs(Output::default(), turn).await.1, Ok(TurnEnd::Done), "{model} {effort}");
+    }
+    let changes = direct.scripted.received("session/set_config_option");
+    let changes: Vec<_> =
+        changes.iter().map(|change| format!("{} {}", change["configId"], change["value"])).collect();
+    // Once each; what the agent does not offer costs nothing.
+    assert_eq!(changes, ["\"model\" \"opus\"", "\"effort\" \"high\"", "\"effort\" \"max\""]);
+    direct.pool.end().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_silent_when_it_is_greeted_leaves_its_last_words() {
+    let script = Script::default().initializing([Act::warns("waiting for a login"), Act::waits("never")]);
+    let folder = tempfile::tempdir().unwrap();
+    let times = AcpTimes { initialize: Duration::from_secs(1), ..AcpTimes::default() };
+    let direct = Direct::with_times(&script, pool(&folder, 2), folder, |_| {}, times);
+    let (output, end) = direct.asks_in("s", "hello").await;
+    let error = end.unwrap_err();
+    assert_eq!((error.kind, error.words), (AgentErrorKind::Refused, TextKey::BrokeAcpSilent.into()));
+    let facts = output.facts.lock().clone();
+    assert!(facts["stderr"].as_str().unwrap().contains("waiting for a login"), "{facts:?}");
+    while direct.pool.count() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(count_children(direct.folder.path()), 0, "it was ended");
+    direct.pool.end().await;
 }

@@ -1,11 +1,15 @@
 //! Turns by an agent: text, steps, pictures, every stop reason, and what no room is shown.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use talaria_platform::MediaKind;
 
 use super::scene::AcpScene;
 use super::scripted_agent::{Act, Script};
 use crate::support::room::file;
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand so on";
 
 #[tokio::test]
 async fn text_between_tools_is_one_answer_and_a_tool_is_a_step() {
@@ -129,13 +133,48 @@ async fn every_end_is_told_in_our_own_words() {
 
 #[tokio::test]
 async fn a_picture_goes_with_the_prompt_or_into_the_folder() {
-    let picture = || vec![file("photo", MediaKind::Image, "photo.png")];
-    let scene = AcpScene::with(Script::default()).await;
-    scene.room().brings("@ann", "what is this?", picture()).await;
-    scene.receives("session/prompt", 1).await;
-    let parts = scene.agent.received("session/prompt").remove(0)["prompt"].clone();
-    let parts = parts.as_array().unwrap();
-    assert!(parts.iter().any(|part| part["type"] == "image" || part["text"].as_str().is_some()), "{parts:?}");
+    let blind = {
+        let mut script = Script::default();
+        script.greeting["agentCapabilities"]["promptCapabilities"]["image"] = json!(false);
+        script
+    };
+    for (script, sees) in [(Script::default(), true), (blind, false)] {
+        let scene = AcpScene::with(script).await;
+        scene.gateway.chat().keeps("photo", PNG);
+        let picture = vec![file("photo", MediaKind::Image, "photo.png")];
+        scene.room().brings("@ann", "what is this?", picture).await;
+        scene.receives("session/prompt", 1).await;
+        let prompt = scene.agent.received("session/prompt").remove(0)["prompt"].clone();
+        let parts = prompt.as_array().unwrap();
+        let pictures: Vec<_> = parts.iter().filter(|part| part["type"] == "image").collect();
+        let texts: Vec<_> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        let kept = texts.iter().find_map(|text| text.split_once("in the working folder: "));
+        let picture = match (pictures.as_slice(), kept) {
+            ([picture], None) if sees => BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap(),
+            ([], Some((_, path))) if !sees => {
+                std::fs::read(scene.session_folder().join(path.trim_end_matches(')'))).unwrap()
+            }
+            _ => panic!("{parts:?}"),
+        };
+        assert_eq!(picture, PNG);
+        scene.ends().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_tells_no_tokens_costs_its_budget_an_estimate() {
+    let script = Script::default().turn("quiet", [Act::says(&["Hm"]), Act::stops("end_turn")]);
+    let scene = AcpScene::with(script).await;
+    let counted = || {
+        let database = rusqlite::Connection::open(scene.gateway.database()).unwrap();
+        let query = "SELECT coalesce(sum(tokens), 0) FROM token_use";
+        database.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    scene.asks("quiet", "bot   Hm").await;
+    scene.comes_to("its tokens are estimated", || counted() > 0).await;
+    let estimated = counted();
+    scene.asks("hello", "bot   hello").await;
+    scene.comes_to("they are counted", || counted() == estimated + 120).await;
     scene.ends().await;
 }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::acp::scripted_agent::{Script, ScriptedAgent};
 use crate::support::binary::{Ended, Process, Talaria};
 use crate::support::terminal::Terminal;
 use crate::support::upstream::Upstream;
@@ -30,12 +31,24 @@ impl AskScene {
     /// A server at this port; 0 is any.
     pub async fn at_port(port: u16) -> Self {
         let upstream = Upstream::plain().await;
+        let helper = json!({ "kind": "model", "base_url": format!("{}/v1", upstream.url()), "model": "small",
+            "tools": ["terminal"] });
+        Self::serving(port, upstream, helper).await
+    }
+
+    /// A server whose `helper` is an ACP agent with this script. The model is asked nothing.
+    pub async fn acp(script: &Script) -> (Self, ScriptedAgent) {
+        let agent = ScriptedAgent::new(script);
+        let helper = json!({ "kind": "acp", "command": agent.command() });
+        (Self::serving(0, Upstream::plain().await, helper).await, agent)
+    }
+
+    async fn serving(port: u16, upstream: Upstream, mut helper: Value) -> Self {
         let workspace = tempfile::tempdir().unwrap();
+        helper["workspace"] = json!(workspace.path());
+        helper["access"] = json!({ "apps": ["phone"] });
         let config = json!({
-            "agents": { "helper": {
-                "kind": "model", "base_url": format!("{}/v1", upstream.url()), "model": "small",
-                "workspace": workspace.path(), "tools": ["terminal"], "access": { "apps": ["phone"] },
-            } },
+            "agents": { "helper": helper },
             "default_agent": "helper",
             "server": { "port": port },
         });
@@ -66,6 +79,13 @@ impl AskScene {
     pub async fn asks_for_json(&self, args: &[&str]) -> (i32, Value) {
         let ended = self.asks(["--json"].into_iter().chain(args.iter().copied())).await;
         (ended.code, serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}", ended.out)))
+    }
+
+    /// Starts the server again after a crash.
+    pub async fn restarts(&mut self) {
+        self.server = self.talaria.starts_with(null());
+        self.address = self.server.serves().await;
+        self.server.logs("running version").await;
     }
 
     /// The server ends as in a crash.

@@ -6,6 +6,7 @@ use talaria::agent::AgentErrorKind;
 use talaria::config::ForgeConfig;
 
 use super::scene::{ForgeScene, error};
+use crate::codex::scripted_peer::Scenario;
 use crate::support::served::json;
 
 #[tokio::test]
@@ -113,4 +114,25 @@ async fn an_equal_run_with_a_key_runs_once() {
         assert_eq!(json(answer).await["result"], "once");
     }
     assert_eq!(scene.agent.heard().len(), 1);
+}
+
+#[tokio::test]
+async fn codex_is_told_the_model_and_the_effort_or_has_its_usual_ones() {
+    let (scene, codex) = ForgeScene::codex(&Scenario::default()).await;
+    for (body, model, effort) in [
+        (json!({ "prompt": "x", "model": "large", "effort": "xhigh" }), "large", "xhigh"),
+        (json!({ "prompt": "x" }), "usual", "low"),
+    ] {
+        let mut body = body;
+        body["agent"] = json!("claude");
+        let answer = json(scene.post("/run", &body).await).await;
+        assert_eq!(answer["ok"], true, "{answer}");
+        let turn = codex.received("turn/start").pop().unwrap();
+        assert_eq!((&turn["model"], &turn["effort"]), (&json!(model), &json!(effort)));
+    }
+    let session = json!({ "agent": "claude", "model": "larger" });
+    let session = json(scene.post("/sessions", &session).await).await;
+    let id = session["session_id"].as_str().unwrap();
+    assert_eq!(scene.turn(id, "x").await.status(), 200);
+    assert_eq!(codex.received("turn/start").pop().unwrap()["model"], "larger");
 }

@@ -8,12 +8,14 @@ use talaria::access::AppPermissions;
 use talaria::agent::{AgentKind, AgentTable, RewindSupport, SharedAgent};
 use talaria::agents::AgentServices;
 use talaria::agents::acp::{AcpAgent, AcpTimes};
-use talaria::config::{AcpConfig, ForgeConfig};
+use talaria::agents::codex::CodexAgent;
+use talaria::config::{AcpConfig, CodexConfig, ForgeConfig};
 use talaria::ids::AgentName;
 use talaria::rules::{AgentPolicy, AgentRules};
 use talaria::server::{ForgeSettings, ServerSettings};
 
 use crate::acp::scripted_agent::{Script as AcpScript, ScriptedAgent};
+use crate::codex::scripted_peer::{Scenario, ScriptedCodex};
 use crate::support::gateway::Setup;
 use crate::support::scripted::{Script, Scripted};
 use crate::support::served::{Served, json as read_json, settings};
@@ -103,6 +105,21 @@ impl ForgeScene {
             Arc::new(AcpAgent::with_times(config, times, services))
         };
         (Self::built(config, setup, settings().runs, nobody, build).await, acp)
+    }
+
+    /// A scene whose `claude` is a codex agent with this scenario.
+    pub async fn codex(scenario: &Scenario) -> (Self, ScriptedCodex) {
+        let codex = ScriptedCodex::new(scenario);
+        let command = codex.command();
+        let nobody = Scripted::new(AgentKind::Model, "nobody", RewindSupport::Possible, false);
+        let build = move |services: &AgentServices| -> SharedAgent {
+            let mut config = CodexConfig::new(command.with_file_name("workspace"));
+            config.command = command.display().to_string();
+            (config.model, config.effort) = (Some("usual".to_owned()), Some("low".to_owned()));
+            Arc::new(CodexAgent::new(config, services))
+        };
+        let forge = ForgeConfig::default();
+        (Self::built(forge, Setup::default(), settings().runs, nobody, build).await, codex)
     }
 
     async fn built(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agents::acp::tool_calls::ToolCall;
 use crate::agents::sorted_json::{list_field, sorted, text_field};
@@ -28,6 +28,37 @@ const ASIDE: [&str; 13] = [
 /// Names that agents give the tool that runs a command in a shell of this machine.
 const SHELL_TOOLS: [&str; 7] =
     ["bash", "shell", "local_shell", "exec_command", "run_shell_command", "run_command", "terminal"];
+
+/// Beginning of the text with which gemini says where a command runs, in place of parameters.
+const FOLDER_BEGIN: &str = "[current working directory ";
+
+/// Bytes of a title that is taken for a command. A longer one may have been cut.
+const TITLE_COMMAND: usize = 16 * 1024;
+
+/// The call with its parameters, where the agent names them in another way: gemini sends a command as the title, and its
+/// folder and its reason as a text, and no parameters.
+pub fn with_input(mut call: ToolCall) -> ToolCall {
+    let is_bare = call.kind == "execute" && call.raw_input.is_null() && call.name.trim().is_empty();
+    if is_bare
+        && (1..=TITLE_COMMAND).contains(&call.title.trim().len())
+        && let [part] = call.content.as_slice()
+        && let Some(rest) = text_field(&part["content"], "text").trim().strip_prefix(FOLDER_BEGIN)
+        && let Some((folder, reason)) = split_folder(rest)
+    {
+        call.raw_input = json!({ "command": call.title, "cwd": folder, "description": reason });
+    }
+    call
+}
+
+/// Reads `/folder] (reason)`, of which the reason may be missing. `None` if there is anything else.
+fn split_folder(text: &str) -> Option<(&str, &str)> {
+    let (folder, rest) = text.split_once(']')?;
+    let reason = match rest.trim() {
+        "" => "",
+        rest => rest.strip_prefix('(')?.strip_suffix(')')?,
+    };
+    Path::new(folder).is_absolute().then_some((folder, reason))
+}
 
 /// The action; `None` if there is nothing that a person could judge.
 pub fn of(call: &ToolCall, cwd: &str) -> Option<String> {

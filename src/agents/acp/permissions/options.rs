@@ -12,6 +12,10 @@ const OPTIONS: usize = 16;
 /// Characters of a label. A longer one cannot be shown in full.
 const LABEL: usize = 200;
 
+/// Parts of the ids of options that write a rule into the agent's own configuration, where it holds for every
+/// conversation of everybody. Nobody is offered them.
+const RULE_WORDS: [&str; 3] = ["execpolicy", "policyamendment", "policyrule"];
+
 /// The options that people can be offered.
 #[derive(Debug, Default)]
 pub struct PermissionOptions {
@@ -28,6 +32,9 @@ impl PermissionOptions {
             let id = text_field(option, "optionId").to_owned();
             if id.is_empty() || options.iter().any(|other| other.id == id) {
                 return Self::default();
+            }
+            if writes_rule(&id) {
+                continue;
             }
             let kind = match text_field(option, "kind") {
                 "allow_once" => OptionKind::AllowOnce,
@@ -48,6 +55,13 @@ impl PermissionOptions {
             options.push(AskOption { id, label: label.to_owned(), kind });
         }
         Self { options }
+    }
+
+    /// The options that hold for this action alone: nothing of what an app decides may hold for others, and most agents
+    /// remember an answer for all of their conversations.
+    pub fn only_once(mut self) -> Self {
+        self.options.retain(|option| matches!(option.kind, OptionKind::AllowOnce | OptionKind::RejectOnce));
+        self
     }
 
     /// Whether anything can be allowed at all.
@@ -82,6 +96,12 @@ impl PermissionOptions {
     pub fn form(&self) -> AnswerForm {
         AnswerForm { options: self.options.clone(), takes_text: false }
     }
+}
+
+/// Whether choosing the option with this id writes a rule into the agent's configuration.
+fn writes_rule(id: &str) -> bool {
+    let plain: String = id.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    RULE_WORDS.iter().any(|word| plain.contains(word))
 }
 
 fn is_allowing(kind: OptionKind) -> bool {

@@ -1,5 +1,7 @@
 //! Tests: what a request for permission asks people, and which answer the agent gets.
 
+mod real_requests;
+
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -49,9 +51,19 @@ async fn decided(
     options: &Value,
     policy: &AppPermissions,
 ) -> (PermissionAnswer, Vec<Ask>) {
-    let person = Person { choice, asked: Mutex::default() };
     let turn = AgentTurn::new(TurnId("t".to_owned()), AgentName::local(), SessionId("s".to_owned()));
-    let answering = answer(command("make"), options, &turn, "/ws", policy, &person);
+    decided_in(&turn, choice, command("make"), options, policy).await
+}
+
+async fn decided_in(
+    turn: &AgentTurn,
+    choice: AskChoice,
+    call: ToolCall,
+    options: &Value,
+    policy: &AppPermissions,
+) -> (PermissionAnswer, Vec<Ask>) {
+    let person = Person { choice, asked: Mutex::default() };
+    let answering = answer(call, options, turn, "/ws", policy, &person);
     let answer = tokio::time::timeout(Duration::from_secs(5), answering).await.unwrap();
     (answer, person.asked.into_inner())
 }

@@ -60,6 +60,7 @@ pub fn rest(place: ProcessPlace, mut process: AcpProcess, patience: Duration, st
             drop(PooledProcess::new(place, process));
             return;
         };
+        entry.open = process.session.as_ref().map(|session| session.id.clone());
         entry.idle = Some(IdleProcess { since: Instant::now(), is_all_there_is, patience, number, asks });
     }
     place.leave();

@@ -87,6 +87,7 @@ impl PooledProcess {
         let pool = place.pool.clone();
         if let Some(place) = pool.places.lock().get_mut(&place.key) {
             place.is_ending = true;
+            place.open = process.session.as_ref().map(|session| session.id.clone());
         }
         Some(pool.spawn("acp-end", async move {
             process.end().await;

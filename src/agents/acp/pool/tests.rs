@@ -20,6 +20,7 @@ async fn place_of(pool: &Arc<AcpPool>, session: &str, app: Option<&str>) -> Resu
         key: key(session),
         conversation: SessionId(session.to_owned()),
         app: app.map(str::to_owned),
+        opens: None,
     };
     match pool.acquire(&wish).await? {
         Acquired::Cold(place) => Ok(place),

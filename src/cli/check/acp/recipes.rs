@@ -21,6 +21,8 @@ pub struct AgentRecipe {
     argument: Option<&'static str>,
     /// A variable that it needs, with its value and the reason.
     variable: Option<(&'static str, &'static str, &'static str)>,
+    /// Whether it opens conversations again, as it says.
+    loads: bool,
     /// A setting elsewhere.
     elsewhere: Option<&'static str>,
 }
@@ -35,6 +37,7 @@ pub const RECIPES: [AgentRecipe; 4] = [
         login: "`claude` logged in, or ANTHROPIC_API_KEY in `env_passthrough`",
         argument: None,
         variable: None,
+        loads: true,
         elsewhere: None,
     },
     AgentRecipe {
@@ -45,6 +48,7 @@ pub const RECIPES: [AgentRecipe; 4] = [
         login: "`codex login`",
         argument: None,
         variable: Some(("INITIAL_AGENT_MODE", "read-only", "otherwise a model decides about approvals")),
+        loads: true,
         elsewhere: None,
     },
     AgentRecipe {
@@ -55,6 +59,7 @@ pub const RECIPES: [AgentRecipe; 4] = [
         login: "`opencode auth login`",
         argument: Some("acp"),
         variable: None,
+        loads: true,
         elsewhere: Some(
             r#"`"permission": {"bash": "ask", "edit": "ask"}` in its opencode.json, so that it asks"#,
         ),
@@ -67,6 +72,7 @@ pub const RECIPES: [AgentRecipe; 4] = [
         login: "a login, or GEMINI_API_KEY in `env_passthrough`",
         argument: Some("--experimental-acp"),
         variable: Some(("GEMINI_CLI_NO_RELAUNCH", "true", "otherwise it starts itself once more")),
+        loads: false,
         elsewhere: None,
     },
 ];
@@ -113,6 +119,11 @@ impl AgentRecipe {
         {
             missing.push(format!("set `agents.{name}.env: {{{variable}: \"{value}\"}}`; {reason}"));
         }
+        if acp.load && !self.loads {
+            missing.push(format!(
+                "it says that it opens conversations again, and then does not; set `agents.{name}.load: false`"
+            ));
+        }
         missing
     }
 }
@@ -125,6 +136,9 @@ impl fmt::Display for AgentRecipe {
         }
         if let Some((variable, value, _)) = self.variable {
             write!(f, ", `env: {{{variable}: \"{value}\"}}`")?;
+        }
+        if !self.loads {
+            write!(f, ", `load: false`")?;
         }
         self.elsewhere.map_or(Ok(()), |elsewhere| write!(f, "; {elsewhere}"))
     }
@@ -170,6 +184,8 @@ mod tests {
         assert_eq!(missing(&codex), "");
         let mut gemini = acp(&["gemini", "--acp"]);
         gemini.env_passthrough.push("GEMINI_CLI_NO_RELAUNCH".to_owned());
+        assert!(missing(&gemini).contains("`agents.x.load: false`"));
+        gemini.load = false;
         assert_eq!(missing(&gemini), "");
     }
 
@@ -184,6 +200,7 @@ mod tests {
                 let shown = readme.lines().any(|line| line.contains(variable) && line.contains(value));
                 assert!(shown, "{variable}");
             }
+            assert!(recipe.loads || readme.contains("load: false"), "{}", recipe.name);
         }
     }
 }

@@ -140,6 +140,7 @@ impl AgentProcess {
                 (None, None) => self.begins_session(id, params),
             },
             "session/load" => self.loads_session(id, params, script.load),
+            "session/set_model" | "session/set_config_option" => self.send(json!({ "id": id, "result": {} })),
             "session/prompt" => self.takes_prompt(id, params, &script),
             other => self.refuses(id, -32_601, &format!("unknown method {other}")),
         }
@@ -159,8 +160,9 @@ impl AgentProcess {
         let session = format!("session-{}-{}", std::process::id(), count + 1);
         std::fs::write(self.file(&session), "").unwrap();
         self.opens(&session, params);
-        let models = json!({ "availableModels": [{ "modelId": "large", "name": "Large" }] });
-        self.send(json!({ "id": id, "result": { "sessionId": session, "models": models } }));
+        let mut answer = self.script().offers;
+        answer["sessionId"] = json!(session);
+        self.send(json!({ "id": id, "result": answer }));
     }
 
     fn opens(&self, session: &str, params: &Value) {
@@ -190,7 +192,7 @@ impl AgentProcess {
                 self.send(json!({ "method": "session/update", "params": params }));
             }
         }
-        self.send(json!({ "id": id, "result": {} }));
+        self.send(json!({ "id": id, "result": self.script().offers }));
     }
 
     fn takes_prompt(self: &Arc<Self>, id: &Value, params: &Value, script: &Script) {

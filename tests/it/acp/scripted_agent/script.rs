@@ -16,6 +16,8 @@ pub struct Script {
     pub new_error: Option<(i64, String)>,
     /// The answer to `session/new`, in place of a conversation.
     pub new_answer: Option<Value>,
+    /// Fields of the answers to `session/new` and `session/load` besides the id.
+    pub offers: Value,
     /// What `session/load` does.
     pub load: LoadRule,
     /// What `session/cancel` does.
@@ -147,6 +149,7 @@ impl Default for Script {
             }),
             new_error: None,
             new_answer: None,
+            offers: json!({ "models": { "availableModels": [{ "modelId": "large", "name": "Large" }] } }),
             load: LoadRule::Works,
             cancel: CancelRule::Works,
             on_cancel: Vec::new(),
@@ -184,6 +187,11 @@ impl Script {
     pub fn without_load(mut self) -> Self {
         self.greeting["agentCapabilities"]["loadSession"] = json!(false);
         self
+    }
+
+    /// An agent whose conversations have these settings.
+    pub fn offering(self, offers: Value) -> Self {
+        Self { offers, ..self }
     }
 
     pub fn loading(self, load: LoadRule) -> Self {
