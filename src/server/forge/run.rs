@@ -136,7 +136,7 @@ pub async fn run(
         forge: Some(ForgeSubmission {
             turn: ForgeTurn {
                 folder,
-                permissions: caller.rights().permissions.clone(),
+                reads_only_the_end: true,
                 replaces_system,
                 model: wanted,
                 effort,
