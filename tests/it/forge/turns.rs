@@ -144,7 +144,12 @@ async fn an_agent_that_is_busy_is_asked_again_later() {
     let answer = scene.turn(&id, "x").await;
     assert!(answer.headers().contains_key("retry-after"));
     error(answer, 503).await;
-    assert_eq!(scene.turn(&id, "x").await.status(), 200);
+    // Nothing ran, so nothing counts.
+    let shown = json(scene.get(&format!("/sessions/{id}")).await).await;
+    assert_eq!((&shown["turn_count"], &shown["last_turn_at"]), (&json!(0), &Value::Null));
+    assert_eq!(scene.audit(&id).await, ["create"]);
+    assert_eq!(json(scene.turn(&id, "x").await).await["turn_index"], 1);
+    assert_eq!(scene.audit(&id).await, ["create", "turn"]);
 }
 
 #[tokio::test]
