@@ -125,6 +125,11 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// Whether the program that runs its turns is there; true for an agent that is none. Looks at the disk.
+    fn has_program(&self) -> bool {
+        true
+    }
+
     /// Whether a process of this session is up, by [`AgentTurn::conversation`]. Must not wait.
     fn has_process(&self, _conversation: &SessionId) -> bool {
         false

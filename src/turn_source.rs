@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use talaria_platform::{AccountId, EventId, MediaInfo, Place, QuotedMessage, RoomId};
 
-use crate::access::AppPermissions;
 use crate::agent::{ModelParams, PromptPart, TurnOrigin};
 
 /// Time that a turn goes on without readers if a reader can come back.
@@ -145,8 +144,8 @@ pub struct ForgeTurn {
     pub index: u64,
     /// The session's own working folder.
     pub folder: PathBuf,
-    /// The policy for permissions that the agent asks for.
-    pub permissions: AppPermissions,
+    /// The client reads nothing before the whole answer, so it can answer no ask.
+    pub reads_only_the_end: bool,
     /// The app's system text replaces the operator's, instead of following it.
     pub replaces_system: bool,
     /// The model that the app asks for.

@@ -1,5 +1,4 @@
-//! What an app's agents may do without a person: the policy for the permissions that they ask for in turns of forge
-//! sessions. Pure.
+//! What an app's agents may do without a person: the policy for the permissions that they ask for in its turns. Pure.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

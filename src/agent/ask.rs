@@ -117,6 +117,8 @@ pub enum DenyReason {
     Failed,
     /// The policy of the app does not permit it.
     Policy,
+    /// The app wants to be asked, but awaits the whole answer of the turn and reads nothing before it.
+    NotStreamed,
 }
 
 /// The reason why an answer does not fit its ask. Nothing is decided by such an answer.
@@ -308,7 +310,7 @@ impl AskChoice {
 }
 
 impl DenyReason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Person,
         Self::Timeout,
         Self::Stopped,
@@ -319,6 +321,7 @@ impl DenyReason {
         Self::TooMany,
         Self::Failed,
         Self::Policy,
+        Self::NotStreamed,
     ];
 
     /// Name in the store, in the audit and over HTTP.
@@ -334,6 +337,7 @@ impl DenyReason {
             Self::TooMany => "too many",
             Self::Failed => "failed",
             Self::Policy => "policy",
+            Self::NotStreamed => "not streamed",
         }
     }
 

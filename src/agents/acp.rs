@@ -23,6 +23,7 @@ mod turn_run;
 mod turn_text;
 mod usage;
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use talaria_platform::{BoxFuture, CancellationToken};
 
 use self::pool::{AcpPool, PlaceKey};
 use self::turn_run::TurnRun;
+use super::codex::binary::look_up;
 use super::process::memory_of;
 use super::prompt_request::PromptRequest;
 use super::services::AgentServices;
@@ -141,6 +143,12 @@ impl Agent for AcpAgent {
 
     fn program_version(&self) -> Option<String> {
         self.version.lock().clone()
+    }
+
+    fn has_program(&self) -> bool {
+        let folder = self.config.cwd.as_ref().unwrap_or(&self.config.workspace);
+        let environment = acp_environment(&self.config, folder);
+        look_up(&self.config.command, environment.get(OsStr::new("PATH")).map(OsString::as_os_str)).is_some()
     }
 
     fn has_process(&self, conversation: &SessionId) -> bool {

@@ -1,12 +1,13 @@
 //! `talaria audit`: filters and prints decisions.
 
 use clap::Args;
+use serde::Serialize;
 
 use super::table::{csv, exact, moment, now, span, table};
 use crate::control::CommandError;
-use crate::control::api::{AuditReport, AuditRequest};
+use crate::control::api::{AuditReport, AuditRequest, ForgeAudit, ForgeAuditRequest};
 use crate::control::client::ControlClient;
-use crate::store::{AuditFilter, AuditRow};
+use crate::store::{AuditFilter, AuditRow, ForgeEvent};
 
 /// Most decisions shown by default.
 const SHOWN: i64 = 100;
@@ -29,6 +30,9 @@ pub struct AuditArgs {
     /// Only refusals
     #[arg(long)]
     denied: bool,
+    /// What happened to a session of POST /sessions or /run, by app and id, also after its end: begun, turns, closed
+    #[arg(long, value_name = "APP/ID", conflicts_with_all = ["since", "actor", "room", "account", "denied", "limit"])]
+    session: Option<String>,
     /// At most this many, the newest [default: 100; all with --json or --csv]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     limit: Option<i64>,
@@ -41,8 +45,16 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
+    /// Requests what the arguments name, and prints it.
+    pub(super) async fn carry_out(&self, client: &ControlClient) -> Result<String, CommandError> {
+        let Some(session) = &self.session else { return self.show(&self.ask(client).await?) };
+        let asked = ForgeAuditRequest { session: session.clone() };
+        let ForgeAudit { events } = client.post("/forge/audit", &asked).await?;
+        self.show_session(&events)
+    }
+
     /// Requests all decisions that match, page by page; returns them oldest first.
-    pub(super) async fn ask(&self, client: &ControlClient) -> Result<Vec<AuditRow>, CommandError> {
+    async fn ask(&self, client: &ControlClient) -> Result<Vec<AuditRow>, CommandError> {
         let all = if self.json || self.csv { i64::MAX } else { SHOWN };
         let mut left = self.limit.unwrap_or(all);
         let mut filter = AuditFilter {
@@ -66,11 +78,9 @@ impl AuditArgs {
         Ok(newest_first)
     }
 
-    pub(super) fn show(&self, decisions: &[AuditRow]) -> Result<String, CommandError> {
+    fn show(&self, decisions: &[AuditRow]) -> Result<String, CommandError> {
         if self.json {
-            let line = |row| serde_json::to_string(row).map(|line| line + "\n");
-            let lines = decisions.iter().map(line).collect::<Result<String, _>>();
-            return lines.map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"));
+            return json_lines(decisions);
         }
         let word = |row: &AuditRow| if row.allowed { "allowed" } else { "denied" };
         if self.csv {
@@ -113,4 +123,26 @@ impl AuditArgs {
             .collect();
         Ok(table(["TIME (UTC)", "ACCOUNT", "WHO", "PLACE", "ROOM", "ACTION", "DECISION", "RULE"], &rows))
     }
+
+    fn show_session(&self, events: &[ForgeEvent]) -> Result<String, CommandError> {
+        if self.json {
+            return json_lines(events);
+        }
+        let turn = |event: &ForgeEvent| event.turn.as_ref().map_or(String::new(), |turn| turn.0.clone());
+        if self.csv {
+            let lines = events.iter().map(|event| csv([&exact(event.at), &event.event, &turn(event)]));
+            return Ok(std::iter::once(csv(["time", "event", "turn"])).chain(lines).collect());
+        }
+        if events.is_empty() {
+            return Ok("Nothing fits.".to_owned());
+        }
+        let rows = events.iter().map(|event| [moment(event.at), event.event.clone(), turn(event)]);
+        Ok(table(["TIME (UTC)", "EVENT", "TURN"], &rows.collect::<Vec<_>>()))
+    }
+}
+
+fn json_lines<T: Serialize>(rows: &[T]) -> Result<String, CommandError> {
+    let line = |row| serde_json::to_string(row).map(|line| line + "\n");
+    let lines = rows.iter().map(line).collect::<Result<String, _>>();
+    lines.map_err(|error| CommandError::wrong(error.to_string(), "leave --json out"))
 }

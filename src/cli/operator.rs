@@ -92,7 +92,7 @@ pub enum OperatorCommand {
     },
     /// Show who did what and whether it was allowed: every decision, never a word of what was said
     #[command(
-        after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
+        after_help = "Examples:\n  talaria audit --since 24h --denied\n  talaria audit --actor @ann:example.org\n  talaria audit --room '!abc:example.org' --csv > room.csv\n  talaria audit --session ci/fs_0123456789abcdef0123456789abcdef\n  talaria audit --json | jq 'select(.rule == \"not listed\")'\n\nRooms are kept as hashes; --room takes an id or a hash. Times are UTC."
     )]
     Audit(AuditArgs),
 }
@@ -271,7 +271,7 @@ impl OperatorCommand {
                 let revoked: RevokedGrant = client.post("/grants/revoke", &asked).await?;
                 output.show(&revoked, render::revoked_grant)?.into()
             }
-            Self::Audit(args) => args.show(&args.ask(client).await?)?.into(),
+            Self::Audit(args) => args.carry_out(client).await?.into(),
         })
     }
 }

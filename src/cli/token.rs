@@ -31,7 +31,8 @@ pub enum TokenCommand {
         /// Allow the token only from these addresses, such as 192.168.1.0/24; `any` allows all again
         #[arg(long = "from", value_name = "RANGE", value_delimiter = ',')]
         from: Vec<String>,
-        /// What agents may do in its /sessions without a person: `deny`, `ask`, or an action that is allowed; repeatable
+        /// What agents may do in its turns without a person: `deny`, `ask`, or an action that is allowed; repeatable. Without
+        /// it, /sessions and /run deny, and the app answers elsewhere
         #[arg(long = "permit", value_name = "POLICY")]
         permit: Vec<String>,
         /// Allow it to replace the system text in /run

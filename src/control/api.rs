@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agents::mcp::McpServerStatus;
-use crate::store::{AuditFilter, AuditRow, Pairing, RefusedRow, SessionOverview, TurnOverview};
+use crate::store::{AuditFilter, AuditRow, ForgeEvent, Pairing, RefusedRow, SessionOverview, TurnOverview};
 
 /// `GET /status`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,6 +231,21 @@ pub struct AuditRequest {
 #[expect(missing_docs, reason = "the name says it")]
 pub struct AuditReport {
     pub decisions: Vec<AuditRow>,
+}
+
+/// `POST /forge/audit`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForgeAuditRequest {
+    /// A session that a program began: `APP/ID`, and `ID` for one of the owner's.
+    pub session: String,
+}
+
+/// Response to `POST /forge/audit`: what happened to the session, oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct ForgeAudit {
+    pub events: Vec<ForgeEvent>,
 }
 
 /// Response to `GET /refused`: people on no list who recently wrote.

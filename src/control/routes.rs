@@ -18,13 +18,15 @@ use talaria_platform::{AccountId, RoomId, spawn_task};
 
 use super::actions;
 use super::api::{
-    AgentStatus, AliveReport, AuditReport, AuditRequest, GatewayStatus, GrantList, GrantView, HealthReport,
-    PairingList, PlatformStatus, RefusedList, ServerStatus, SessionList, SessionsRequest,
+    AgentStatus, AliveReport, AuditReport, AuditRequest, ForgeAudit, ForgeAuditRequest, GatewayStatus,
+    GrantList, GrantView, HealthReport, PairingList, PlatformStatus, RefusedList, ServerStatus, SessionList,
+    SessionsRequest,
 };
 use super::command_error::CommandError;
 use super::health::{self, state};
 use super::{ControlRules, ControlState, RunningGateway};
 use crate::hub::pairing;
+use crate::ids::SessionId;
 use crate::store::{self, GrantRow, Tx, room_hash, unix_now};
 
 /// Most bytes of a request. A list of filters takes a few hundred.
@@ -61,6 +63,7 @@ pub fn router(control: Arc<ControlState>) -> Router {
         .route("/pairings/approve", post(actions::approve))
         .route("/pairings/revoke", post(actions::revoke))
         .route("/audit", post(audit))
+        .route("/forge/audit", post(forge_audit))
         .route("/refused", get(refused))
         .route("/grants", get(grants))
         .route("/grants/revoke", post(actions::revoke_grant))
@@ -240,6 +243,16 @@ async fn audit(State(control): State<Arc<ControlState>>, asked: RawRequest) -> H
         })
         .await?;
     Ok(Json(AuditReport { decisions }))
+}
+
+/// The audit of a session that a program began: also of one that was deleted, and of an app whose token was revoked.
+async fn forge_audit(
+    State(control): State<Arc<ControlState>>,
+    asked: RawRequest,
+) -> HandlerResult<ForgeAudit> {
+    let ForgeAuditRequest { session } = read(asked)?;
+    let id = SessionId(session);
+    Ok(Json(ForgeAudit { events: control.store.read(move |tx| tx.forge_events(None, &id)).await? }))
 }
 
 async fn grants(State(control): State<Arc<ControlState>>) -> HandlerResult<GrantList> {

@@ -32,8 +32,8 @@ pub struct AddTokenRequest {
     /// Ranges of addresses from which the token may be used; an empty list for all. `None` keeps the current ones.
     #[serde(default)]
     pub networks: Option<Vec<String>>,
-    /// The policy for permissions in forge sessions: `deny`, `ask`, or a list of what is allowed. `None` keeps the current
-    /// one.
+    /// The policy for permissions that agents ask for in the app's turns: `deny`, `ask`, or a list of what is allowed.
+    /// `None` keeps the current one; a new app has none.
     #[serde(default)]
     pub permissions: Option<serde_json::Value>,
     /// Whether the app may replace the operator's system text in `POST /run`. `None` keeps the current right.
@@ -216,7 +216,7 @@ impl RightsChange {
         AppRights {
             instructions: self.instructions.unwrap_or(rights.instructions),
             networks: self.networks.unwrap_or(rights.networks),
-            permissions: self.permissions.unwrap_or(rights.permissions),
+            permissions: self.permissions.or(rights.permissions),
             may_replace: self.may_replace.unwrap_or(rights.may_replace),
         }
     }

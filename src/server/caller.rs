@@ -17,7 +17,6 @@ use super::listen::ClientPeer;
 use super::rejection_log::RejectedRequest;
 use super::revocable_body::held;
 use super::{ApiError, Server};
-use crate::access::AppPermissions;
 use crate::ids::SessionId;
 use crate::store::{self, AppRights, TurnRow};
 use crate::token;
@@ -32,7 +31,7 @@ pub struct Caller {
     app: String,
     /// The server has no key, so none can be wrong.
     pub keyless: bool,
-    /// What the caller may do. The owner has every right but to have permissions given without a question.
+    /// What the caller may do. The owner has every right; permissions that agents ask for are not among them.
     rights: AppRights,
     /// Fired when the app's token is revoked, or the owner's key is replaced.
     pub revoked: CancellationToken,
@@ -153,7 +152,7 @@ impl Server {
         let is_owner = |keyless| Caller {
             app: String::new(),
             keyless,
-            rights: AppRights { may_replace: true, permissions: AppPermissions::Ask, ..AppRights::default() },
+            rights: AppRights { may_replace: true, ..AppRights::default() },
             revoked: owner.replaced.clone(),
         };
         let id = key.and_then(|key| token::id(std::str::from_utf8(key).ok()?));

@@ -91,6 +91,12 @@ pub fn elsewhere() -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "forge_session", message)
 }
 
+/// Another surface would end a forge session, without the close that its app is told of.
+pub fn ended_elsewhere() -> ApiError {
+    let message = "This session ends with DELETE /sessions/{session_id}, and cannot be forked";
+    ApiError::new(StatusCode::CONFLICT, "forge_session", message)
+}
+
 fn full() -> ApiError {
     let message = "Too many sessions are open on this server; close one, or ask again later";
     let retry_after = Some(FULL_AGAIN);

@@ -31,7 +31,7 @@ use super::path_params::SessionName;
 use super::revocable_body::held;
 use super::sse::SseBuffer;
 use super::text_budget::LoadResult;
-use super::{ApiError, Caller, Server};
+use super::{ApiError, Caller, Server, forge};
 use crate::ids::SessionId;
 use crate::store::{NewSession, SessionChange, SessionOwner, SessionPage, Tx};
 use crate::util::one_line;
@@ -117,11 +117,14 @@ pub async fn change(
     };
     let id = caller.session(&name);
     let seen = server.store.write(move |tx| {
+        if change.end_reason.is_some() && tx.forge_session(&id)?.is_some() {
+            return Ok(Err(forge::ended_elsewhere()));
+        }
         // Does nothing if the session does not exist.
         tx.change_session(&id, &change)?;
-        tx.seen_session(&id)
+        Ok(tx.seen_session(&id)?.ok_or_else(ApiError::no_session))
     });
-    let seen = seen.await?.ok_or_else(ApiError::no_session)?;
+    let seen = seen.await??;
     server.turns.end_sessions();
     Ok(Json(SessionDetail::new(&server, &caller, seen)))
 }
@@ -167,6 +170,10 @@ pub async fn fork(
     let (title, app) = (title(value.title)?, caller.app().to_owned());
     let forked = server.store.write(move |tx| {
         let Some(from) = tx.seen_session(&source)? else { return Ok(Err(ApiError::no_session())) };
+        // A fork ends its source, whose agent would begin anew with the next turn.
+        if tx.forge_session(&source)?.is_some() {
+            return Ok(Err(forge::ended_elsewhere()));
+        }
         if tx.has_session(&id)? {
             return Ok(Err(exists()));
         }

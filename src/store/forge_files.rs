@@ -4,8 +4,8 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{Result, Tx};
 
-/// Files that one sweep ends. Other writers wait for it.
-const AT_ONCE: i64 = 200;
+/// Files that one transaction ends. Other writers wait for it.
+const FILES_AT_ONCE: usize = 200;
 
 /// `expires` of a file that has ended.
 const ENDED: i64 = 0;
@@ -25,7 +25,7 @@ pub struct ForgeFile {
     pub expires: i64,
 }
 
-/// The files of an app.
+/// The files of an app, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
     /// Number of its files.
@@ -35,11 +35,12 @@ pub struct FileUse {
 }
 
 impl Tx<'_> {
-    /// Stores that a file was uploaded, unless its app would then have more than `most`; returns whether it was stored. An
-    /// app's uploads end in any order, so only this count is certain.
-    pub fn add_forge_file(&self, file: &ForgeFile, most: FileUse) -> Result<bool> {
-        let used = self.forge_file_use(&file.app)?;
-        if used.files >= most.files || used.bytes.saturating_add(file.size) > most.bytes {
+    /// Stores that a file was uploaded, unless its app would then have more than `most`, or all apps more than `most_of_all`
+    /// bytes; returns whether it was stored. Uploads end in any order, so only this count is certain.
+    pub fn add_forge_file(&self, file: &ForgeFile, most: FileUse, most_of_all: u64) -> Result<bool> {
+        let (used, all) = (self.forge_file_use(&file.app)?, self.forge_file_bytes()?);
+        let bytes = |used: u64| used.saturating_add(file.size);
+        if used.files >= most.files || bytes(used.bytes) > most.bytes || bytes(all) > most_of_all {
             return Ok(false);
         }
         self.conn
@@ -76,23 +77,32 @@ impl Tx<'_> {
         Ok(query.query_row([app], |row| Ok(FileUse { files: row.get(0)?, bytes: row.get(1)? }))?)
     }
 
+    /// Bytes of the uploads of all apps that are still there.
+    pub fn forge_file_bytes(&self) -> Result<u64> {
+        let mut query = self.conn.prepare_cached("SELECT coalesce(sum(size), 0) FROM forge_files")?;
+        Ok(query.query_row([], |row| row.get(0))?)
+    }
+
     /// Ends files whose time is over: [`Tx::ended_forge_files`] has them until their bytes are removed. Until then they
-    /// count as used, and a process that ends in between loses none.
-    pub fn prune_forge_files(&self, now: i64) -> Result<()> {
-        self.conn
+    /// count as used, and a process that ends in between loses none. A part of the work, if there is much of it: `true` if
+    /// there may be more.
+    pub fn prune_forge_files(&self, now: i64) -> Result<bool> {
+        let ended = self
+            .conn
             .prepare_cached(
                 "UPDATE forge_files SET expires = ?3 WHERE digest IN
                      (SELECT digest FROM forge_files WHERE expires <= ?1 AND expires > ?3 LIMIT ?2)",
             )?
-            .execute([now, AT_ONCE, ENDED])?;
-        Ok(())
+            .execute([now, FILES_AT_ONCE as i64, ENDED])?;
+        Ok(ended == FILES_AT_ONCE)
     }
 
-    /// Digests of files that have ended and whose bytes are to be removed.
-    pub fn ended_forge_files(&self) -> Result<Vec<String>> {
-        let mut query =
-            self.conn.prepare_cached("SELECT digest FROM forge_files WHERE expires <= ?1 LIMIT ?2")?;
-        let rows = query.query_map([ENDED, AT_ONCE], |row| row.get(0))?;
+    /// Digests of files that have ended and whose bytes are to be removed, behind this one: the next part of them.
+    pub fn ended_forge_files(&self, after: &str) -> Result<Vec<String>> {
+        let mut query = self.conn.prepare_cached(
+            "SELECT digest FROM forge_files WHERE expires <= ?1 AND digest > ?2 ORDER BY digest LIMIT ?3",
+        )?;
+        let rows = query.query_map(params![ENDED, after, FILES_AT_ONCE as i64], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -129,21 +139,21 @@ mod tests {
         store
             .write(|tx| {
                 let file = file("d", "forge", 7);
-                assert!(tx.add_forge_file(&file, MOST)?);
+                assert!(tx.add_forge_file(&file, MOST, 16)?);
                 assert_eq!(tx.forge_file("forge", "d", 99)?, Some(file));
                 assert_eq!(tx.forge_file("forge", "d", 100)?, None);
                 assert_eq!(tx.forge_file("other", "d", 99)?, None);
                 assert_eq!(tx.forge_file_use("forge")?, FileUse { files: 1, bytes: 7 });
                 assert_eq!(tx.forge_file_use("other")?, FileUse::default());
                 tx.prune_forge_files(99)?;
-                assert!(tx.ended_forge_files()?.is_empty());
-                tx.prune_forge_files(100)?;
+                assert!(tx.ended_forge_files("")?.is_empty());
+                assert!(!tx.prune_forge_files(100)?);
                 // It counts until its bytes are gone, but nobody gets it any more.
-                assert_eq!(tx.ended_forge_files()?, ["d"]);
+                assert_eq!(tx.ended_forge_files("")?, ["d"]);
                 assert_eq!(tx.forge_file("forge", "d", 99)?, None);
                 assert_eq!(tx.forge_file_use("forge")?, FileUse { files: 1, bytes: 7 });
                 tx.forget_forge_files(&["d".to_owned()])?;
-                assert!(tx.forge_file_names()?.is_empty() && tx.ended_forge_files()?.is_empty());
+                assert!(tx.forge_file_names()?.is_empty() && tx.ended_forge_files("")?.is_empty());
                 Ok(())
             })
             .await
@@ -155,11 +165,12 @@ mod tests {
         let (_dir, store) = temporary();
         store
             .write(|tx| {
-                assert!(tx.add_forge_file(&file("a", "forge", 6), MOST)?);
-                assert!(!tx.add_forge_file(&file("b", "forge", 5), MOST)?, "too many bytes");
-                assert!(tx.add_forge_file(&file("b", "forge", 4), MOST)?);
-                assert!(!tx.add_forge_file(&file("c", "forge", 0), MOST)?, "too many files");
-                assert!(tx.add_forge_file(&file("c", "other", 10), MOST)?, "the other app's own");
+                assert!(tx.add_forge_file(&file("a", "forge", 6), MOST, 16)?);
+                assert!(!tx.add_forge_file(&file("b", "forge", 5), MOST, 16)?, "too many bytes");
+                assert!(tx.add_forge_file(&file("b", "forge", 4), MOST, 16)?);
+                assert!(!tx.add_forge_file(&file("c", "forge", 0), MOST, 16)?, "too many files");
+                assert!(!tx.add_forge_file(&file("c", "other", 7), MOST, 16)?, "too many bytes of all apps");
+                assert!(tx.add_forge_file(&file("c", "other", 6), MOST, 16)?, "the other app's own");
                 assert_eq!(tx.forge_file_use("forge")?, FileUse { files: 2, bytes: 10 });
                 Ok(())
             })

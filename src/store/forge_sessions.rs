@@ -4,6 +4,7 @@
 //! one is open at a time.
 
 use rusqlite::{OptionalExtension as _, Row, params};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::idempotency::NewSession;
@@ -96,6 +97,9 @@ pub struct SweepCounts {
     pub hard_deleted: u64,
 }
 
+/// Audit rows of single requests that are kept for an app: it makes three with each of them.
+const RUN_EVENTS: i64 = 10_000;
+
 /// Kind of an audit row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForgeEventKind {
@@ -112,7 +116,7 @@ pub enum ForgeEventKind {
 }
 
 /// An audit row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgeEvent {
     /// Name of the event.
     pub event: String,
@@ -176,7 +180,7 @@ impl Tx<'_> {
                 one_shot,
                 unix_now()
             ])?;
-        self.add_forge_event(&new.session, &new.app, ForgeEventKind::Create, None)
+        self.add_forge_event((&new.session, &new.app, one_shot), ForgeEventKind::Create, None)
     }
 
     /// Number of open sessions: of one app, or of all of them.
@@ -231,8 +235,28 @@ impl Tx<'_> {
         self.conn
             .prepare_cached("UPDATE forge_sessions SET turns = turns + 1, last_turn = ?2 WHERE session = ?1")?
             .execute(params![id.0, unix_now()])?;
-        self.add_forge_event(id, &session.app, ForgeEventKind::Turn, Some(turn))?;
+        self.add_forge_event((id, &session.app, session.one_shot), ForgeEventKind::Turn, Some(turn))?;
         Ok(TurnAdmission::Admitted(session.turns + 1))
+    }
+
+    /// A turn ended without having run: its agent was away, or there was no process for it. It does not count, and its number
+    /// is that of the next one.
+    pub(super) fn take_back_forge_turn(&self, id: &SessionId, turn: &TurnId) -> Result<()> {
+        let taken = self
+            .conn
+            .prepare_cached("DELETE FROM forge_events WHERE session = ?1 AND turn = ?2")?
+            .execute(params![id.0, turn.0])?;
+        if taken == 0 {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached(
+                "UPDATE forge_sessions SET turns = max(turns - 1, 0),
+                     last_turn = (SELECT max(at) FROM forge_events WHERE session = ?1 AND event = 'turn')
+                 WHERE session = ?1",
+            )?
+            .execute([&id.0])?;
+        Ok(())
     }
 
     /// Number of an accepted turn in its forge session; `None` for a turn of another surface.
@@ -244,11 +268,15 @@ impl Tx<'_> {
         Ok(index.flatten())
     }
 
-    /// The last turn of a session ended just now: the time until it is closed begins.
-    pub fn touch_forge_session(&self, id: &SessionId) -> Result<()> {
+    /// This turn of a session ended just now: the time until it is closed begins. A turn that does not count changes
+    /// nothing.
+    pub fn touch_forge_session(&self, id: &SessionId, turn: &TurnId) -> Result<()> {
         self.conn
-            .prepare_cached("UPDATE forge_sessions SET last_turn = ?2 WHERE session = ?1 AND closed IS NULL")?
-            .execute(params![id.0, unix_now()])?;
+            .prepare_cached(
+                "UPDATE forge_sessions SET last_turn = ?2 WHERE session = ?1 AND closed IS NULL
+                     AND EXISTS (SELECT 1 FROM forge_events WHERE session = ?1 AND turn = ?3)",
+            )?
+            .execute(params![id.0, unix_now(), turn.0])?;
         Ok(())
     }
 
@@ -264,7 +292,7 @@ impl Tx<'_> {
             .execute(params![id.0, now])?;
         let open: Vec<_> = self.open_turns(id)?.into_iter().map(|turn| turn.id).collect();
         open.iter().try_for_each(|turn| self.ask_to_stop(turn))?;
-        self.add_forge_event(id, &session.app, why, None)?;
+        self.add_forge_event((id, &session.app, session.one_shot), why, None)?;
         self.end_session(id, why.name())?;
         Ok(CloseResult::Closed(open))
     }
@@ -273,7 +301,7 @@ impl Tx<'_> {
     /// answer stay until `expires`, for a client that asks again with its key.
     pub fn end_one_shot(&self, id: &SessionId, expires: i64) -> Result<()> {
         let Some(session) = self.forge_session(id)?.filter(|session| session.one_shot) else { return Ok(()) };
-        self.add_forge_event(id, &session.app, ForgeEventKind::Close, None)?;
+        self.add_forge_event((id, &session.app, true), ForgeEventKind::Close, None)?;
         self.end_session(id, ForgeEventKind::Close.name())?;
         self.conn
             .prepare_cached("UPDATE sessions SET passing = 1, expires = ?2 WHERE id = ?1")?
@@ -336,11 +364,13 @@ impl Tx<'_> {
         Ok(rows.map(|row| row.map(|(id, app)| (folder_name(&id).0, app))).collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The newest part of the audit of an app's session, oldest first; also of one that was deleted.
-    pub fn forge_events(&self, app: &str, id: &SessionId) -> Result<Vec<ForgeEvent>> {
+    /// The newest part of the audit of a session, oldest first; also of one that was deleted. `app` leaves out what is not
+    /// of this app; the operator reads that of all.
+    pub fn forge_events(&self, app: Option<&str>, id: &SessionId) -> Result<Vec<ForgeEvent>> {
         let mut query = self.conn.prepare_cached(
             "SELECT event, at, turn FROM
-                 (SELECT * FROM forge_events WHERE session = ?1 AND app = ?2 ORDER BY seq DESC LIMIT ?3)
+                 (SELECT * FROM forge_events WHERE session = ?1 AND (?2 IS NULL OR app = ?2)
+                  ORDER BY seq DESC LIMIT ?3)
              ORDER BY seq",
         )?;
         let rows = query.query_map(params![id.0, app, EVENTS], |row| {
@@ -353,18 +383,33 @@ impl Tx<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Adds a row about a session of an app; the third is whether it is that of a single request.
     fn add_forge_event(
         &self,
-        id: &SessionId,
-        app: &str,
+        (id, app, one_shot): (&SessionId, &str, bool),
         kind: ForgeEventKind,
         turn: Option<&TurnId>,
     ) -> Result<()> {
         self.conn
             .prepare_cached(
-                "INSERT INTO forge_events (session, app, event, turn, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO forge_events (session, app, event, turn, at, one_shot)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?
-            .execute(params![id.0, app, kind.name(), turn.map(|turn| &turn.0), unix_now()])?;
+            .execute(params![id.0, app, kind.name(), turn.map(|turn| &turn.0), unix_now(), one_shot])?;
+        Ok(())
+    }
+
+    /// Deletes the oldest audit rows of an app's single requests beyond `most`: how often an app asks has no other bound.
+    fn prune_run_events(&self, most: i64) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "DELETE FROM forge_events WHERE seq IN
+                     (SELECT old.seq FROM (SELECT app FROM tokens UNION SELECT '') AS apps
+                      JOIN forge_events AS old ON old.one_shot = 1 AND old.app = apps.app AND old.seq <=
+                          (SELECT seq FROM forge_events WHERE one_shot = 1 AND app = apps.app
+                           ORDER BY seq DESC LIMIT 1 OFFSET ?1))",
+            )?
+            .execute([most])?;
         Ok(())
     }
 
@@ -380,18 +425,20 @@ impl Tx<'_> {
                          WHERE later.session = forge_events.session AND later.at >= ?1)",
             )?
             .execute([now - AUDIT_KEPT])?;
-        Ok(())
+        self.prune_run_events(RUN_EVENTS)
     }
 
     /// A session is being removed.
     pub(super) fn remove_forge_session(&self, id: &SessionId) -> Result<()> {
-        let app: Option<String> = self
+        let removed: Option<(String, bool)> = self
             .conn
-            .prepare_cached("DELETE FROM forge_sessions WHERE session = ?1 RETURNING app")?
-            .query_row([&id.0], |row| row.get(0))
+            .prepare_cached("DELETE FROM forge_sessions WHERE session = ?1 RETURNING app, one_shot")?
+            .query_row([&id.0], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        match app {
-            Some(app) => self.add_forge_event(id, &app, ForgeEventKind::HardDelete, None),
+        match removed {
+            Some((app, one_shot)) => {
+                self.add_forge_event((id, &app, one_shot), ForgeEventKind::HardDelete, None)
+            }
             None => Ok(()),
         }
     }
@@ -417,7 +464,9 @@ fn read_session(row: &Row<'_>) -> Result<ForgeSession> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::AppRights;
     use crate::store::tests::temporary;
+    use crate::token::{self, TokenDigest};
 
     fn new(id: &str) -> NewForgeSession {
         NewForgeSession {
@@ -455,12 +504,12 @@ mod tests {
                 assert_eq!(swept, SweepCounts { soft_closed: 1, hard_deleted: 1 });
                 assert_eq!((tx.forge_session(&id)?, tx.has_session(&id)?), (None, false));
                 assert_eq!(tx.forge_folders()?.len(), 1);
-                assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create sweep_close hard_delete");
-                assert_eq!(kinds(&tx.forge_events("other", &id)?), "");
+                assert_eq!(kinds(&tx.forge_events(Some("forge"), &id)?), "create sweep_close hard_delete");
+                assert_eq!(kinds(&tx.forge_events(Some("other"), &id)?), "");
                 tx.sweep_forge(now + AUDIT_KEPT - 5, limits)?;
-                assert_eq!(tx.forge_events("forge", &id)?.len(), 3);
+                assert_eq!(tx.forge_events(Some("forge"), &id)?.len(), 3);
                 tx.sweep_forge(now + AUDIT_KEPT + 5, limits)?;
-                assert_eq!(tx.forge_events("forge", &id)?, []);
+                assert_eq!(tx.forge_events(Some("forge"), &id)?, []);
                 Ok(())
             })
             .await
@@ -492,7 +541,7 @@ mod tests {
                 assert_eq!(tx.forge_sessions("forge", false)?, []);
                 assert_eq!(tx.forge_sessions("forge", true)?.len(), 1);
                 assert_eq!(tx.forge_sessions("other", true)?, []);
-                assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create turn turn close");
+                assert_eq!(kinds(&tx.forge_events(Some("forge"), &id)?), "create turn turn close");
                 Ok(())
             })
             .await
@@ -514,7 +563,7 @@ mod tests {
                 tx.end_one_shot(&id, unix_now() + 60)?;
                 assert_eq!((tx.forge_session(&id)?, tx.has_session(&id)?), (None, true));
                 assert_eq!(tx.forge_folders()?.len(), 0);
-                assert_eq!(kinds(&tx.forge_events("forge", &id)?), "create close");
+                assert_eq!(kinds(&tx.forge_events(Some("forge"), &id)?), "create close");
                 Ok(())
             })
             .await
@@ -552,15 +601,66 @@ mod tests {
                 assert_eq!(tx.count_forge_sessions("forge", false)? as i64, LISTED + 1);
                 let id = new("0").session;
                 for _ in 0..EVENTS {
-                    tx.add_forge_event(&id, "forge", ForgeEventKind::Turn, None)?;
+                    tx.add_forge_event((&id, "forge", false), ForgeEventKind::Turn, None)?;
                 }
                 tx.close_forge_session(&id, ForgeEventKind::Close, 7)?;
-                let events = tx.forge_events("forge", &id)?;
+                let events = tx.forge_events(Some("forge"), &id)?;
                 assert_eq!(events.len() as i64, EVENTS);
                 assert_eq!(
                     (events[0].event.as_str(), events[events.len() - 1].event.as_str()),
                     ("turn", "close")
                 );
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_did_not_run_is_as_if_it_had_never_been() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                let id = new("one").session;
+                let [one, two] = ["one", "two"].map(|name| TurnId(name.to_owned()));
+                tx.create_forge_session(&new("one"), 10)?;
+                tx.admit_forge_turn(&id, &one)?;
+                tx.take_back_forge_turn(&id, &one)?;
+                tx.touch_forge_session(&id, &one)?;
+                let session = tx.forge_session(&id)?.unwrap();
+                assert_eq!((session.turns, session.last_turn), (0, None));
+                assert_eq!(tx.admit_forge_turn(&id, &two)?, TurnAdmission::Admitted(1));
+                // Once is enough.
+                tx.take_back_forge_turn(&id, &one)?;
+                let session = tx.forge_session(&id)?.unwrap();
+                assert_eq!((session.turns, session.last_turn.is_some()), (1, true));
+                assert_eq!(kinds(&tx.forge_events(None, &id)?), "create turn");
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_audit_of_single_requests_has_a_bound_for_each_app_and_that_of_sessions_stays() {
+        let (_dir, store) = temporary();
+        store
+            .write(|tx| {
+                let (session, run, other) = (new("session"), new("run"), new("other"));
+                let other = NewForgeSession { app: "phone".to_owned(), ..other };
+                for app in ["forge", "phone"] {
+                    let token = TokenDigest::of(&token::make(token::PREFIX).unwrap()).unwrap();
+                    assert!(tx.add_token(app, &token, &AppRights::default())?);
+                }
+                tx.create_forge_session(&session, 10)?;
+                for new in [&run, &other] {
+                    tx.create_one_shot(new)?;
+                    tx.end_one_shot(&new.session, 0)?;
+                }
+                tx.prune_run_events(1)?;
+                for (new, left) in [(&session, "create"), (&run, "close"), (&other, "close")] {
+                    assert_eq!(kinds(&tx.forge_events(None, &new.session)?), left);
+                }
                 Ok(())
             })
             .await

@@ -434,4 +434,9 @@ CREATE INDEX forge_files_expires ON forge_files (expires);
 -- `sessions.forks` when the request was stored: under which id of the session the agent was asked.
 ALTER TABLE turns ADD COLUMN asked_forks INTEGER NOT NULL DEFAULT 0;
 ",
+    r"
+-- 1: the row is about a single `POST /run`. An app's newest ones are kept, of sessions all for 30 days.
+ALTER TABLE forge_events ADD COLUMN one_shot INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX forge_events_runs ON forge_events (app, seq) WHERE one_shot = 1;
+",
 ];

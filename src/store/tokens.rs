@@ -16,9 +16,10 @@ pub struct AppRights {
     /// Addresses from which the token may be used; `None` for all.
     #[serde(default)]
     pub networks: Option<Vec<IpRange>>,
-    /// The policy for permissions that agents ask for in the app's forge sessions.
+    /// The policy for permissions that agents ask for in the app's turns, on every surface. `None`: none was set, so
+    /// forge sessions deny them, and elsewhere the app answers itself.
     #[serde(default)]
-    pub permissions: AppPermissions,
+    pub permissions: Option<AppPermissions>,
     /// Whether the app may replace the operator's system text in `POST /run`.
     #[serde(default)]
     pub may_replace: bool,
@@ -26,7 +27,7 @@ pub struct AppRights {
 
 impl Default for AppRights {
     fn default() -> Self {
-        Self { instructions: true, networks: None, permissions: AppPermissions::Deny, may_replace: false }
+        Self { instructions: true, networks: None, permissions: None, may_replace: false }
     }
 }
 
@@ -48,9 +49,9 @@ pub struct AppInfo {
     /// Addresses from which the token may be used; `None` for all.
     #[serde(default)]
     pub networks: Option<Vec<IpRange>>,
-    /// The policy for permissions in the app's forge sessions.
+    /// The policy for permissions in the app's turns; `None` if none was set.
     #[serde(default)]
-    pub permissions: AppPermissions,
+    pub permissions: Option<AppPermissions>,
     /// Whether the app may replace the operator's system text in `POST /run`.
     #[serde(default)]
     pub may_replace: bool,
@@ -86,7 +87,7 @@ impl Tx<'_> {
     /// Gives an app a token with these rights, in place of an earlier one. `false` if a token with this id exists.
     pub fn add_token(&self, app: &str, token: &TokenDigest, rights: &AppRights) -> Result<bool> {
         let networks = rights.networks.as_ref().map(serde_json::to_string).transpose()?;
-        let permissions = serde_json::to_string(&rights.permissions)?;
+        let permissions = rights.permissions.as_ref().map(serde_json::to_string).transpose()?;
         let added = self
             .conn
             .prepare_cached(
@@ -152,6 +153,13 @@ impl Tx<'_> {
         Ok(Some(TokenRecord { app: row.get(0)?, digest: row.get(1)?, rights: read_rights(row, 2)? }))
     }
 
+    /// The policy of an app for permissions that agents ask for; `None` if none was set.
+    pub fn app_permissions(&self, app: &str) -> Result<Option<AppPermissions>> {
+        let mut query = self.conn.prepare_cached("SELECT permissions FROM tokens WHERE app = ?1")?;
+        let stored: Option<Option<String>> = query.query_row([app], |row| row.get(0)).optional()?;
+        Ok(stored.flatten().as_deref().map(serde_json::from_str).transpose()?)
+    }
+
     /// Whether an app has a valid token. The owner, whose name is empty, needs none.
     pub fn app_may_ask(&self, app: &str) -> Result<bool> {
         if app.is_empty() {
@@ -201,7 +209,7 @@ fn read_rights(row: &rusqlite::Row<'_>, first: usize) -> Result<AppRights> {
     Ok(AppRights {
         instructions: row.get(first)?,
         networks: networks.as_deref().map(serde_json::from_str).transpose()?,
-        permissions: permissions.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+        permissions: permissions.as_deref().map(serde_json::from_str).transpose()?,
         may_replace: row.get(first + 3)?,
     })
 }
@@ -224,7 +232,7 @@ mod tests {
         let rights = AppRights {
             instructions: false,
             networks: Some(vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()]),
-            permissions: AppPermissions::Allow(vec!["ls".to_owned()]),
+            permissions: Some(AppPermissions::Allow(vec!["ls".to_owned()])),
             may_replace: true,
         };
         store
@@ -233,6 +241,8 @@ mod tests {
                 assert!(!tx.app_may_ask("forge")?);
                 assert!(tx.add_token("forge", &old, &rights)?);
                 let digest = old.digest.to_vec();
+                assert_eq!(tx.app_permissions("forge")?, rights.permissions);
+                assert_eq!(tx.app_permissions("other")?, None);
                 let record = TokenRecord { app: "forge".to_owned(), digest, rights };
                 assert_eq!(tx.token(&old.id)?, Some(record));
                 assert!(tx.app_may_ask("forge")?);

@@ -7,6 +7,7 @@ mod files;
 mod isolation;
 mod many;
 mod permissions;
+mod races;
 mod readme;
 mod run;
 mod scene;

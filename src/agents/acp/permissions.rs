@@ -124,6 +124,7 @@ pub async fn answer(
             // The engine has told the room why.
             DenyReason::Person
             | DenyReason::Policy
+            | DenyReason::NotStreamed
             | DenyReason::TooLong
             | DenyReason::NothingToJudge
             | DenyReason::TooMany => declined(None),

@@ -167,7 +167,13 @@ impl TurnRun<'_> {
         process.abilities.loads &= config.load;
         self.agent.version.lock().clone_from(&process.abilities.version);
         // Agents keep nothing of a conversation without a prompt.
-        if let Some(report) = report.filter(|report| report.begun) {
+        let begun = report.filter(|report| report.begun);
+        if begun.is_none() && self.turn.wants_raw && self.turn.history.iter().any(is_told) {
+            tracing::error!("nobody knows the conversation of a program's session any more");
+            self.tell_facts(json!({ "stop_reason": "error", "session_lost": true }));
+            return Err(AgentError::new(AgentErrorKind::Refused, TextKey::BrokeAcpLost));
+        }
+        if let Some(report) = begun {
             if self.load(process, &report).await? {
                 return Ok(OpenTurn { process: pooled, report, is_new: false });
             }

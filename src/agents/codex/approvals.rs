@@ -187,7 +187,8 @@ impl ApprovalContext<'_> {
                 | DenyReason::TooLong
                 | DenyReason::NothingToJudge
                 | DenyReason::TooMany
-                | DenyReason::Policy => Verdict::Declined,
+                | DenyReason::Policy
+                | DenyReason::NotStreamed => Verdict::Declined,
                 DenyReason::Gone | DenyReason::Failed => {
                     remark = Some(TextKey::CodexDeclinedUnasked.with("title", title));
                     Verdict::Declined

@@ -38,6 +38,7 @@ fn denied(reason: DenyReason, action: &str) -> ToolFailure {
         DenyReason::TooMany => "this turn has asked for permission too often",
         DenyReason::Failed => "the answer of a person could not be stored",
         DenyReason::Policy => "the program that asks does not permit it. Do not try it again in another way",
+        DenyReason::NotStreamed => "the program that asks cannot be asked before the turn has ended",
     };
     refused(action, why)
 }

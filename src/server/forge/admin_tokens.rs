@@ -40,17 +40,21 @@ pub struct NewAppToken {
     /// Name of the app: 1 to 64 of `a`–`z`, `0`–`9`, `_` and `-`.
     #[serde(default)]
     pub name: String,
-    /// Addresses from which the token may be used, such as `192.168.1.0/24`. Default: all.
+    /// Addresses from which the token may be used, such as `192.168.1.0/24`. Default: all; for an app that is known, what
+    /// held before.
     #[serde(default)]
     pub ip_cidrs: Option<Vec<String>>,
-    /// What agents may do in the app's sessions without a person: `"deny"` (the default), `"ask"`, or a list of actions.
+    /// What agents may do in the app's turns without a person, on every surface: `"deny"` (the default), `"ask"`, or a list
+    /// of actions. For an app that is known, the default is what held before.
     #[serde(default)]
     #[schemars(with = "Option<Value>")]
     pub permissions: Option<Value>,
-    /// Whether the app may replace the operator's system text in `POST /run`. Default: `false`.
+    /// Whether the app may replace the operator's system text in `POST /run`. Default: `false`; for an app that is known,
+    /// what held before.
     #[serde(default)]
-    pub system_replace: bool,
-    /// Confirms that the name was used before for the same app, which gets another token for its sessions.
+    pub system_replace: Option<bool>,
+    /// Confirms that the name was used before for the same app, which gets another token for its sessions. It keeps all
+    /// rights that the request does not name.
     #[serde(default)]
     pub again: bool,
 }
@@ -83,8 +87,9 @@ pub struct AppTokenView {
     revoked_at: Option<i64>,
     /// Null: all addresses.
     ip_cidrs: Option<Vec<String>>,
-    /// `"deny"`, `"ask"`, or a list of actions.
-    permissions: Value,
+    /// `"deny"`, `"ask"`, or a list of actions. Null: none was set at the command line; then `/sessions` and `/run` deny, and
+    /// elsewhere the app answers itself.
+    permissions: Option<Value>,
     system_replace: bool,
 }
 
@@ -124,7 +129,7 @@ pub async fn make(
     State(server): State<Arc<Server>>,
     JsonBody { value, .. }: JsonBody<NewAppToken>,
 ) -> Result<Json<MadeToken>, ApiError> {
-    let rights = rights(&value)?;
+    let change = RightsChange::read(&value)?;
     let NewAppToken { name, again, .. } = value;
     if !token::is_app_name(&name) {
         let message = "A name has 1 to 64 of a–z, 0–9, _ and -";
@@ -139,6 +144,7 @@ pub async fn make(
             {
                 return Ok(Err(taken(known)));
             }
+            let rights = change.applied_to(known.as_ref());
             let Some(token) = app_admin::new_token(tx, token::FORGE_PREFIX, &app, &rights)? else {
                 return Ok(Err(ApiError::mistake("the operating system gives no random numbers")));
             };
@@ -213,35 +219,62 @@ impl AppTokenView {
             last_used_at: app.used,
             revoked_at: app.revoked,
             ip_cidrs: networks.map(|ranges| ranges.iter().map(ToString::to_string).collect()),
-            permissions: permissions.shown(),
+            permissions: permissions.map(|permissions| permissions.shown()),
             system_replace: may_replace,
         }
     }
 }
 
-/// Reads what the app may do. Anything unclear is refused.
-fn rights(asked: &NewAppToken) -> Result<AppRights, ApiError> {
-    let networks = match asked.ip_cidrs.as_deref() {
-        None => None,
-        Some([]) => {
-            let message = "Name at least one range; leave it out for all addresses";
-            return Err(ApiError::wrong("ip_cidrs", message));
+/// What the app may do, as far as the request says it.
+struct RightsChange {
+    networks: Option<Vec<IpRange>>,
+    permissions: Option<AppPermissions>,
+    may_replace: Option<bool>,
+}
+
+impl RightsChange {
+    /// Reads the request. Anything unclear is refused.
+    fn read(asked: &NewAppToken) -> Result<Self, ApiError> {
+        let networks = match asked.ip_cidrs.as_deref() {
+            None => None,
+            Some([]) => {
+                let message = "Name at least one range; all addresses are 0.0.0.0/0 and ::/0";
+                return Err(ApiError::wrong("ip_cidrs", message));
+            }
+            Some(ranges) if ranges.len() > RANGES => {
+                return Err(ApiError::wrong("ip_cidrs", format!("A token has at most {RANGES} ranges")));
+            }
+            Some(ranges) => {
+                let parsed = ranges.iter().map(|range| range.parse::<IpRange>()).collect::<Result<_, _>>();
+                Some(parsed.map_err(|error| ApiError::wrong("ip_cidrs", error.to_string()))?)
+            }
+        };
+        let permissions = match &asked.permissions {
+            None | Some(Value::Null) => None,
+            Some(value) => Some(AppPermissions::read(value).ok_or_else(|| {
+                ApiError::wrong(
+                    "permissions",
+                    "It is \"deny\", \"ask\", or a list of actions that are allowed",
+                )
+            })?),
+        };
+        Ok(Self { networks, permissions, may_replace: asked.system_replace })
+    }
+
+    /// The rights of the new token. An app that is known keeps what the request does not name: a token in place of another
+    /// one never allows more by itself.
+    fn applied_to(&self, known: Option<&AppInfo>) -> AppRights {
+        let before = known.map_or_else(
+            || AppRights { permissions: Some(AppPermissions::Deny), ..AppRights::default() },
+            AppInfo::rights,
+        );
+        AppRights {
+            instructions: before.instructions,
+            networks: self.networks.clone().or(before.networks),
+            permissions: self.permissions.clone().or(before.permissions),
+            may_replace: self.may_replace.unwrap_or(before.may_replace),
         }
-        Some(ranges) if ranges.len() > RANGES => {
-            return Err(ApiError::wrong("ip_cidrs", format!("A token has at most {RANGES} ranges")));
-        }
-        Some(ranges) => {
-            let parsed = ranges.iter().map(|range| range.parse::<IpRange>()).collect::<Result<_, _>>();
-            Some(parsed.map_err(|error| ApiError::wrong("ip_cidrs", error.to_string()))?)
-        }
-    };
-    let permissions = match &asked.permissions {
-        None | Some(Value::Null) => AppPermissions::Deny,
-        Some(value) => AppPermissions::read(value).ok_or_else(|| {
-            ApiError::wrong("permissions", "It is \"deny\", \"ask\", or a list of actions that are allowed")
-        })?,
-    };
-    Ok(AppRights { networks, permissions, may_replace: asked.system_replace, ..AppRights::default() })
+    }
 }
 
 fn taken(known: &AppInfo) -> ApiError {

@@ -8,9 +8,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::{Step, StepState, TurnEvent};
+use crate::agent::{AskChoice, DenyReason, Step, StepState, TurnEvent};
 use crate::ids::TurnId;
 use crate::server::approvals;
+
+/// What an app can do whose policy is to be asked, and which could not be.
+const NOT_STREAMED: &str =
+    "The app's policy is ask: request the turn with Accept: text/event-stream to be asked";
 
 /// Tool calls whose names are remembered for their later lines.
 const NAMES: usize = 1_000;
@@ -66,7 +70,11 @@ impl AgentLines {
             }
             TurnEvent::Asked(_) => None,
             TurnEvent::Answered(answered) => {
-                Some(with_type("permission_answer", approvals::responded(&self.run, answered)))
+                let mut data = approvals::responded(&self.run, answered);
+                if answered.choice == AskChoice::Deny(DenyReason::NotStreamed) {
+                    data["detail"] = json!(NOT_STREAMED);
+                }
+                Some(with_type("permission_answer", data))
             }
             TurnEvent::Text(text) if self.makes_entries() => {
                 Some(self.chunk("agent_message_chunk", "text", text))

@@ -25,6 +25,15 @@ struct SessionCopies {
     bytes: u64,
 }
 
+/// Most bytes of copies.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyLimits {
+    /// In the sessions of one app.
+    pub of_app: u64,
+    /// In the sessions of all apps.
+    pub of_all: u64,
+}
+
 /// The copies of all apps.
 #[derive(Default)]
 pub struct CopyQuota {
@@ -32,11 +41,17 @@ pub struct CopyQuota {
 }
 
 impl CopyQuota {
-    /// Counts bytes that are about to be copied into a folder, unless its app would then have more than `most`.
-    pub fn take(&self, app: &str, folder: &str, bytes: u64, most: u64) -> Option<CopyShare> {
+    /// Counts bytes that are about to be copied into a folder, unless that would be more than `most` allows.
+    pub fn take(&self, app: &str, folder: &str, bytes: u64, most: CopyLimits) -> Option<CopyShare> {
         let mut counts = self.counts.lock();
-        let used: u64 = counts.values().filter(|copies| copies.app == app).map(|copies| copies.bytes).sum();
-        if used.saturating_add(bytes) > most {
+        let (mut own, mut all) = (bytes, bytes);
+        for copies in counts.values() {
+            all = all.saturating_add(copies.bytes);
+            if copies.app == app {
+                own = own.saturating_add(copies.bytes);
+            }
+        }
+        if own > most.of_app || all > most.of_all {
             return None;
         }
         add(&mut counts, app, folder, bytes);
@@ -90,9 +105,17 @@ impl Drop for CopyShare {
     }
 }
 
-/// Bytes of the copies in the folder of a session; 0 if there is no such folder. Leads through no link out of it. Blocks.
-pub fn bytes_of_copies(folder: &Path) -> io::Result<u64> {
-    let folder = match Dir::open_ambient_dir(folder, ambient_authority()) {
+/// Bytes of the copies in the folder of a session, by its name below `sessions`; 0 if there is no such folder. Follows no link:
+/// the agent may have put one in place of the folder itself. Blocks.
+pub fn bytes_of_copies(sessions: &Path, name: &str) -> io::Result<u64> {
+    let open = || {
+        let sessions = Dir::open_ambient_dir(sessions, ambient_authority())?;
+        match sessions.symlink_metadata(name)?.is_dir() {
+            true => sessions.open_dir(name),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    };
+    let folder = match open() {
         Ok(folder) => folder,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
@@ -114,20 +137,26 @@ pub fn bytes_of_copies(folder: &Path) -> io::Result<u64> {
 mod tests {
     use super::*;
 
+    const MOST: CopyLimits = CopyLimits { of_app: 10, of_all: 25 };
+
     #[test]
     fn an_app_copies_so_many_bytes_and_no_more_until_a_folder_is_gone() {
         let quota = CopyQuota::default();
-        quota.take("a", "a_1", 6, 10).unwrap().keep();
-        assert!(quota.take("a", "a_2", 5, 10).is_none(), "too much over all sessions of the app");
-        quota.take("b", "b_1", 10, 10).unwrap().keep();
-        let share = quota.take("a", "a_2", 4, 10).unwrap();
-        assert!(quota.take("a", "a_2", 1, 10).is_none());
+        quota.take("a", "a_1", 6, MOST).unwrap().keep();
+        assert!(quota.take("a", "a_2", 5, MOST).is_none(), "too much over all sessions of the app");
+        quota.take("b", "b_1", 10, MOST).unwrap().keep();
+        let share = quota.take("a", "a_2", 4, MOST).unwrap();
+        assert!(quota.take("a", "a_2", 1, MOST).is_none());
         drop(share);
-        quota.take("a", "a_1", 4, 10).unwrap().keep();
-        assert!(quota.take("a", "a_1", 1, 10).is_none());
+        quota.take("a", "a_1", 4, MOST).unwrap().keep();
+        assert!(quota.take("a", "a_1", 1, MOST).is_none());
         quota.forget("a_1");
-        let shares = [quota.take("a", "a_1", 5, 10).unwrap(), quota.take("a", "a_1", 5, 10).unwrap()];
+        let shares = [quota.take("a", "a_1", 5, MOST).unwrap(), quota.take("a", "a_1", 5, MOST).unwrap()];
         drop(shares);
+        quota.take("c", "c_1", 10, MOST).unwrap().keep();
+        assert!(quota.take("d", "d_1", 6, MOST).is_none(), "too much over all apps");
+        quota.forget("c_1");
+        drop(quota.take("d", "d_1", 6, MOST).unwrap());
         quota.forget("b_1");
         assert!(quota.counts.lock().is_empty());
     }
@@ -136,13 +165,16 @@ mod tests {
     fn copies_of_an_earlier_process_are_found_and_nothing_behind_a_link() {
         let root = tempfile::tempdir().unwrap();
         let session = root.path().join("session");
-        assert_eq!(bytes_of_copies(&session).unwrap(), 0);
+        assert_eq!(bytes_of_copies(root.path(), "session").unwrap(), 0);
         std::fs::create_dir_all(session.join("files-1")).unwrap();
         std::fs::write(session.join("files-1/a"), "12345").unwrap();
         std::fs::write(session.join("other"), "12345").unwrap();
         std::fs::create_dir(root.path().join("outside")).unwrap();
         std::fs::write(root.path().join("outside/a"), "12345").unwrap();
         std::os::unix::fs::symlink(root.path().join("outside"), session.join("files-2")).unwrap();
-        assert_eq!(bytes_of_copies(&session).unwrap(), 5);
+        assert_eq!(bytes_of_copies(root.path(), "session").unwrap(), 5);
+        // The folder itself may be a link, too: to that of another app.
+        std::os::unix::fs::symlink(&session, root.path().join("linked")).unwrap();
+        assert!(bytes_of_copies(root.path(), "linked").is_err());
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::copy_quota::{CopyQuota, CopyShare, bytes_of_copies};
+use super::copy_quota::{CopyLimits, CopyQuota, CopyShare, bytes_of_copies};
 use crate::ids::SessionId;
 use crate::server::ApiError;
 use crate::store::{self, Store};
@@ -87,14 +87,14 @@ impl ForgeFolders {
         Some(UploadSlot { uploads: self.uploads.clone(), app: app.to_owned() })
     }
 
-    /// Counts bytes that are about to be copied into the folder of a session; `None` if its app would then have more copies
-    /// than `most` bytes.
+    /// Counts bytes that are about to be copied into the folder of a session; `None` if its app or all of them would then
+    /// have more copies than `most` allows.
     pub async fn begin_copy(
         &self,
         store: &Store,
         (app, session): (&str, &SessionId),
         bytes: u64,
-        most: u64,
+        most: CopyLimits,
     ) -> Result<Option<CopyShare>, ApiError> {
         self.counted.get_or_try_init(|| self.count_copies(store)).await?;
         Ok(self.copies.take(app, &store::folder_name(session).0, bytes, most))
@@ -104,10 +104,14 @@ impl ForgeFolders {
     async fn count_copies(&self, store: &Store) -> Result<(), ApiError> {
         let (sessions, known) = (self.sessions(), store.read(|tx| tx.forge_folder_apps()).await?);
         let count = move |(name, app): (String, String)| {
-            let bytes = bytes_of_copies(&sessions.join(&name))?;
-            Ok((name, app, bytes))
+            // What an agent made of its folder costs no app its files.
+            let bytes = bytes_of_copies(&sessions, &name).unwrap_or_else(|error| {
+                tracing::warn!(name, %error, "the copied files of a session cannot be counted");
+                0
+            });
+            (name, app, bytes)
         };
-        let counted = on_disk(move || known.into_iter().map(count).collect::<io::Result<Vec<_>>>()).await?;
+        let counted = on_disk(move || Ok(known.into_iter().map(count).collect::<Vec<_>>())).await?;
         counted.iter().for_each(|(name, app, bytes)| self.copies.count(app, name, *bytes));
         Ok(())
     }
@@ -147,10 +151,18 @@ impl ForgeFolders {
 
     /// Removes the bytes of uploads that have ended, and then their rows.
     async fn remove_ended(&self, store: &Store) -> Result<(), ApiError> {
-        let ended = store.read(|tx| tx.ended_forge_files()).await?;
-        if ended.is_empty() {
-            return Ok(());
+        let mut last = String::new();
+        loop {
+            let after = last;
+            let ended = store.read(move |tx| tx.ended_forge_files(&after)).await?;
+            let Some(digest) = ended.last() else { return Ok(()) };
+            last = digest.clone();
+            self.remove_files(store, ended).await?;
         }
+    }
+
+    /// Removes these uploads, and then their rows. One that cannot be removed keeps its row, for the next sweep.
+    async fn remove_files(&self, store: &Store, ended: Vec<String>) -> Result<(), ApiError> {
         let uploads = self.uploads_folder();
         let removed = on_disk(move || {
             let is_removed = |name: &String| match fs::remove_file(uploads.join(name)) {
@@ -301,7 +313,7 @@ mod tests {
             let (digest, app, name) = (digest.to_owned(), "forge".to_owned(), "x".to_owned());
             let file = store::ForgeFile { digest, app, name, size: 1, expires };
             let most = store::FileUse { files: 2, bytes: 2 };
-            assert!(store.write(move |tx| tx.add_forge_file(&file, most)).await.unwrap());
+            assert!(store.write(move |tx| tx.add_forge_file(&file, most, 2)).await.unwrap());
         }
         for _ in 0..2 {
             store.write(|tx| tx.prune_forge_files(100)).await.unwrap();
@@ -309,6 +321,55 @@ mod tests {
             assert!(!folders.of_upload("ended").exists() && folders.of_upload("kept").exists());
             assert_eq!(store.read(|tx| tx.forge_file_names()).await.unwrap(), ["kept"]);
         }
+    }
+
+    #[tokio::test]
+    async fn however_many_uploads_have_ended_one_sweep_removes_them() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&root.path().join("state.db")).unwrap();
+        let folders = ForgeFolders::new(root.path());
+        folders.make_for_uploads().await.unwrap();
+        let filled = store.write(|tx| {
+            for number in 0..450 {
+                let (digest, app, name) = (format!("{number:03}"), "forge".to_owned(), "x".to_owned());
+                let file = store::ForgeFile { digest, app, name, size: 1, expires: 100 };
+                tx.add_forge_file(&file, store::FileUse { files: 1_000, bytes: 1_000 }, 1_000)?;
+            }
+            Ok(())
+        });
+        filled.await.unwrap();
+        // One that cannot be removed does not hold the others up.
+        std::fs::create_dir(folders.of_upload("000")).unwrap();
+        while store.write(|tx| tx.prune_forge_files(100)).await.unwrap() {}
+        folders.remove_abandoned(&store).await.unwrap();
+        assert_eq!(store.read(|tx| tx.forge_file_names()).await.unwrap(), ["000"]);
+    }
+
+    #[tokio::test]
+    async fn what_one_app_makes_of_its_folder_costs_no_app_its_files() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _threads) = Store::open(&root.path().join("state.db")).unwrap();
+        let folders = ForgeFolders::new(root.path());
+        let ids = ["forge/file", "forge/link", "forge/own", "other/own"].map(|id| SessionId(id.to_owned()));
+        for id in ids.clone() {
+            let app = id.0.split('/').next().unwrap().to_owned();
+            let agent = crate::ids::AgentName::local();
+            let new = store::NewForgeSession { session: id, app, agent, model: None, meta: None };
+            assert!(store.write(move |tx| tx.create_forge_session(&new, 100)).await.unwrap().is_some());
+        }
+        let own = folders.make_for_session(&ids[2]).await.unwrap();
+        std::fs::create_dir(own.join("files-1")).unwrap();
+        std::fs::write(own.join("files-1/a"), "12345").unwrap();
+        std::fs::write(folders.of_session(&ids[0]), "no folder").unwrap();
+        std::os::unix::fs::symlink(&own, folders.of_session(&ids[1])).unwrap();
+        let most = CopyLimits { of_app: 10, of_all: 100 };
+        let copy = async |app: &str, id: &SessionId, bytes: u64| {
+            folders.begin_copy(&store, (app, id), bytes, most).await.unwrap()
+        };
+        assert!(copy("other", &ids[3], 10).await.is_some());
+        // What is there counts once, and nothing behind the link.
+        assert!(copy("forge", &ids[2], 6).await.is_none());
+        assert!(copy("forge", &ids[2], 5).await.is_some());
     }
 
     #[test]

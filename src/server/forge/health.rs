@@ -25,7 +25,7 @@ const ACPX: &str = "acpx";
 #[derive(Default, Serialize, JsonSchema)]
 pub struct ForgeHealth {
     ok: bool,
-    /// Whether there is an agent called `claude`.
+    /// Whether there is an agent called `claude`, and its program is installed.
     claude_present: bool,
     /// The version that it told; null until it has run. This and what follows is for callers with a key.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,8 +61,11 @@ pub async fn health(
     request: Request,
 ) -> Result<Json<ForgeHealth>, ApiError> {
     let agents = server.turns.agents();
-    let claude = AgentName::new(CLAUDE).and_then(|name| agents.get(&name));
-    let claude_present = claude.is_some();
+    let claude = AgentName::new(CLAUDE).and_then(|name| agents.get(&name)).cloned();
+    let claude_present = match claude.clone() {
+        Some(claude) => on_disk(move || Ok(claude.has_program())).await?,
+        None => false,
+    };
     let from = request.extensions().get::<ClientPeer>().map(|peer| peer.address);
     let key = bearer(request.headers()).map(<[u8]>::to_vec);
     let caller = match key {

@@ -14,7 +14,7 @@ use cap_std::fs::{Dir, OpenOptions};
 use talaria_platform::spawn_task;
 
 use super::busy;
-use super::copy_quota::{COPIES, CopyShare};
+use super::copy_quota::{COPIES, CopyLimits, CopyShare};
 use super::folders::on_disk;
 use crate::ids::{SessionId, TurnId};
 use crate::reply::TurnOutcome;
@@ -30,8 +30,9 @@ const MOST: usize = 20;
 /// Most bytes of the files of one turn. Its copies stay as long as the session.
 const MOST_BYTES: u64 = 200 * 1024 * 1024;
 
-/// Most bytes of copies in all sessions of an app, as many as it may upload.
-const MOST_COPIED: u64 = super::uploads::MOST.bytes;
+/// Most bytes of copies in all sessions, as many as may be uploaded.
+const MOST_COPIED: CopyLimits =
+    CopyLimits { of_app: super::uploads::MOST.bytes, of_all: super::uploads::MOST_OF_ALL };
 
 /// `Retry-After` when there are too many copies: some session must be deleted first.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -295,7 +296,8 @@ fn copy_all(folder: &Path, copies: &[(PathBuf, String)]) -> io::Result<Option<Co
 }
 
 fn too_much() -> ApiError {
-    let message = "The sessions of this app hold too many bytes of files; close some of them, or ask again when they are deleted";
+    let message = "The sessions of this app, or of all, hold too many bytes of files; close some of them, or ask again \
+                   when they are deleted";
     ApiError::busy(message, AGAIN)
 }
 

@@ -2,15 +2,19 @@
 
 use serde_json::Value;
 
-/// The text of an answer as a value: parsed if all of it is JSON, without the code fence if one encloses all of it, else as
-/// it is.
-pub fn result_value(text: &str) -> Value {
+/// The text of an answer as a value: parsed if all of it is JSON, or else all of the agent's `last` message, behind what it
+/// said between its tool calls; without the code fence if one encloses all of it. Else the text as it is.
+pub fn result_value(text: &str, last: Option<&str>) -> Value {
+    let bare = bare(text);
+    let parse = |text: &str| serde_json::from_str(text).ok();
+    let parsed = parse(bare).or_else(|| parse(self::bare(last?)));
+    parsed.unwrap_or_else(|| Value::String(bare.to_owned()))
+}
+
+/// A text without the blanks and the code fence around it.
+fn bare(text: &str) -> &str {
     let text = text.trim();
-    let bare = unfenced(text).unwrap_or(text);
-    match serde_json::from_str(bare) {
-        Ok(value) => value,
-        Err(_) => Value::String(bare.to_owned()),
-    }
+    unfenced(text).unwrap_or(text)
 }
 
 /// The content of the code fence that encloses a whole text; `None` if there is none, or if there is anything beside it.
@@ -53,7 +57,7 @@ mod tests {
             "````json\n{\"hello\":\"world\"}\n````",
             "~~~\n{\"hello\":\"world\"}\n~~~",
         ] {
-            assert_eq!(result_value(text), value, "{text:?}");
+            assert_eq!(result_value(text, None), value, "{text:?}");
         }
         for (text, value) in [
             ("[1, 2]", json!([1, 2])),
@@ -63,7 +67,7 @@ mod tests {
             ("\"quoted\"", json!("quoted")),
             ("```\n[]\n```", json!([])),
         ] {
-            assert_eq!(result_value(text), value, "{text:?}");
+            assert_eq!(result_value(text, None), value, "{text:?}");
         }
     }
 
@@ -84,25 +88,34 @@ mod tests {
             ("```x```", "```x```"),
             ("NaN", "NaN"),
         ] {
-            assert_eq!(result_value(text), json!(result), "{text:?}");
+            assert_eq!(result_value(text, None), json!(result), "{text:?}");
         }
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-        assert_eq!(result_value(&deep), json!(deep), "it is not followed down for ever");
+        assert_eq!(result_value(&deep, None), json!(deep), "it is not followed down for ever");
     }
 
     proptest! {
         #[test]
         fn a_value_survives_its_fence(text in "[ -~]{0,40}", number: i64) {
             let value = json!({ "text": text.clone(), "numbers": [number] });
-            prop_assert_eq!(result_value(&value.to_string()), value.clone());
-            prop_assert_eq!(result_value(&format!("```json\n{value:#}\n```")), value);
+            prop_assert_eq!(result_value(&value.to_string(), None), value.clone());
+            prop_assert_eq!(result_value(&format!("```json\n{value:#}\n```"), None), value);
         }
 
         #[test]
         fn no_text_is_lost_and_none_makes_it_fail(text in "\\PC{0,60}|(```|~~~|\n|json|\\{|\\}|x){0,20}") {
-            if let Value::String(kept) = result_value(&text) {
+            if let Value::String(kept) = result_value(&text, None) {
                 prop_assert!(text.contains(&kept) || serde_json::from_str::<String>(unfenced(text.trim()).unwrap_or(text.trim())).is_ok());
             }
         }
+    }
+
+    #[test]
+    fn what_an_agent_says_before_a_tool_call_does_not_hide_its_json() {
+        let (text, value) = ("I look.\n\n{\"a\":1}", json!({ "a": 1 }));
+        assert_eq!(result_value(text, Some("```json\n{\"a\":1}\n```")), value);
+        assert_eq!(result_value("[1]", Some("[2]")), json!([1]), "all of the text comes first");
+        assert_eq!(result_value(text, Some("Here: {\"a\":1}")), json!(text));
+        assert_eq!(result_value(text, Some("")), json!(text));
     }
 }

@@ -21,14 +21,14 @@ use super::turn::{LATE, spoken};
 use super::turn_clock::TurnClock;
 use super::turn_outcome::ForgeEnd;
 use super::{checked_prompt, model, timeout};
-use crate::agent::ModelParams;
+use crate::agent::{MessageRole, ModelParams};
 use crate::ids::SessionId;
 use crate::server::body::JsonBody;
 use crate::server::headers::TurnHeaders;
 use crate::server::submit::{
     AnswerMode, ForgeSubmission, SessionSelector, SubmittedTurn, TurnRequest, fingerprint, submit_turn,
 };
-use crate::server::turn_result::TurnResult;
+use crate::server::turn_result::{EndParts, TranscriptEntry, TurnResult};
 use crate::server::{ApiError, Caller, Server};
 use crate::store::{NewForgeSession, ephemeral_expiry};
 use crate::turn_source::{ForgeTurn, WhenUnread};
@@ -110,7 +110,7 @@ pub async fn run(
     let patience = if turn_headers.key.is_some() { WhenUnread::AWhile } else { WhenUnread::None };
     // From here on whatever the session leaves is cleaned up, also if the client goes away.
     let hold = server.forge.hold(&id);
-    let _clean_up = CleanUp { server: server.clone(), id: id.clone(), patience, _hold: hold };
+    let clean_up = Arc::new(CleanUp { server: server.clone(), id: id.clone(), patience, _hold: hold });
     let folder = server.forge.make_for_session(&id).await?;
     let key = turn_headers.key.as_deref();
     // Also the files of a refused turn go with the folder.
@@ -133,7 +133,7 @@ pub async fn run(
         forge: Some(ForgeSubmission {
             turn: ForgeTurn {
                 folder,
-                permissions: caller.rights().permissions.clone(),
+                reads_only_the_end: true,
                 replaces_system,
                 model: wanted,
                 effort,
@@ -142,15 +142,35 @@ pub async fn run(
             one_shot: Some(one_shot),
         }),
     };
-    let SubmittedTurn { reader, session, .. } = submit_turn(&server, &caller, request).await?;
+    let submitted = submit(&server, &caller, request, clean_up.clone()).await?;
+    let SubmittedTurn { reader, session, .. } = submitted;
     let run = reader.run.clone();
     let clock = TurnClock::start(&server, caller.session(&session), &run, limit);
     let ended = tokio::time::timeout(limit + LATE, {
         let clock = clock.clone();
-        reader.until_the_end(move |result| answer(Some(&result), clock.has_timed_out(), began))
+        reader.until_the_end_with(EndParts::TextAndTranscript, move |result| {
+            answer(Some(&result), clock.has_timed_out(), began)
+        })
     });
     let answered = ended.await.unwrap_or_else(|_| Ok(answer(None, true, began)));
+    drop(clean_up);
     Ok(turn_headers.name(answered, &session, &run))
+}
+
+/// Submits the turn. The clean-up waits for that also if the client is gone meanwhile: the session could begin behind it.
+async fn submit(
+    server: &Arc<Server>,
+    caller: &Caller,
+    request: TurnRequest,
+    clean_up: Arc<CleanUp>,
+) -> Result<SubmittedTurn, ApiError> {
+    let (server, caller) = (server.clone(), caller.clone());
+    let submitting = async move {
+        let submitted = submit_turn(&server, &caller, request).await;
+        drop(clean_up);
+        submitted
+    };
+    spawn_task("submit-a-run", submitting).await.unwrap_or_else(|error| Err(ApiError::mistake(error)))
 }
 
 fn answer(result: Option<&TurnResult>, timed_out: bool, began: Instant) -> Response {
@@ -160,7 +180,13 @@ fn answer(result: Option<&TurnResult>, timed_out: bool, began: Instant) -> Respo
     let is_timeout = end.is_timeout();
     let ForgeEnd { ok, was_stopped, stop_reason, error, stderr, .. } = end;
     if ok && !was_stopped {
-        return Json(RunResult { ok, result: result_value(text), duration_ms, stop_reason }).into_response();
+        return Json(RunResult {
+            ok,
+            result: result_value(text, last_message(result)),
+            duration_ms,
+            stop_reason,
+        })
+        .into_response();
     }
     let error = match error {
         Some((_, detail)) => detail,
@@ -180,6 +206,14 @@ fn answer(result: Option<&TurnResult>, timed_out: bool, began: Instant) -> Respo
         }
         None => (StatusCode::BAD_GATEWAY, body).into_response(),
     }
+}
+
+/// The last words of the agent: what it said after its last tool call.
+fn last_message(result: Option<&TurnResult>) -> Option<&str> {
+    let said =
+        |entry: &&TranscriptEntry| entry.message.role == MessageRole::Assistant && !entry.range.is_empty();
+    let last = result?.transcript.iter().rfind(said)?;
+    last.text.get(last.range.clone())
 }
 
 /// Reads `system_mode`.
@@ -205,7 +239,7 @@ fn checked_effort(effort: Option<String>) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// Ends the session of a single request when its handler ends, however it ends.
+/// Ends the session of a single request when its handler and its submission have ended, however they end.
 struct CleanUp {
     server: Arc<Server>,
     id: SessionId,

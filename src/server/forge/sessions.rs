@@ -152,7 +152,7 @@ pub async fn audit(
     SessionName(name): SessionName,
 ) -> Result<Json<AuditView>, ApiError> {
     let (app, id) = (caller.app().to_owned(), caller.session(&name));
-    let events = server.store.read(move |tx| tx.forge_events(&app, &id)).await?;
+    let events = server.store.read(move |tx| tx.forge_events(Some(&app), &id)).await?;
     match events.is_empty() {
         true => Err(ApiError::no_session()),
         false => Ok(Json(AuditView::new(name, events))),

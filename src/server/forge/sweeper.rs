@@ -70,7 +70,7 @@ impl Server {
                 break;
             }
         }
-        self.store.write(move |tx| tx.prune_forge_files(now)).await?;
+        while self.store.write(move |tx| tx.prune_forge_files(now)).await? {}
         // An agent is told before its folder goes.
         self.turns.end_sessions_now().await;
         self.forge.remove_abandoned(&self.store).await?;

@@ -94,7 +94,7 @@ pub async fn turn(
         forge: Some(ForgeSubmission {
             turn: ForgeTurn {
                 folder,
-                permissions: caller.rights().permissions.clone(),
+                reads_only_the_end: !streams,
                 model: session.model,
                 ..ForgeTurn::default()
             },

@@ -35,7 +35,7 @@ impl TurnClock {
                 }
             }
             // Beside the turn's own record; a failure only lets the session end a little earlier.
-            let _ = server.store.write(move |tx| tx.touch_forge_session(&session)).await;
+            let _ = server.store.write(move |tx| tx.touch_forge_session(&session, &run)).await;
         });
         clock
     }

@@ -67,6 +67,10 @@ impl StreamFormat for TurnEvents {
         if self.lines.is_cut() {
             fields.insert("truncated".to_owned(), Value::Bool(true));
         }
+        if let Some(retry_after) = end.unavailable().and_then(|unavailable| unavailable.retry_after) {
+            // What a client without a stream is told in `Retry-After`.
+            fields.insert("retry_after".to_owned(), retry_after.as_secs().into());
+        }
         if end.text_replaced {
             // The last word of the agent is another one than what was streamed.
             fields.insert("text".to_owned(), Value::String(end.text.to_string()));

@@ -70,8 +70,10 @@ impl ForgeEnd {
             | TurnOutcome::Unknown { .. } => ERROR.to_owned(),
         };
         let was_stopped = matches!(result.outcome, TurnOutcome::Stopped | TurnOutcome::Cancelled { .. });
+        // Whether it had begun when it was stopped is no difference to its client.
+        let failure = result.failure.as_ref().filter(|_| !was_stopped);
         let code = if session_lost { SESSION_LOST } else { result.code() };
-        let error = result.failure.as_ref().map(|failure| {
+        let error = failure.map(|failure| {
             let closed = if session_lost { "; the session is closed, begin a new one" } else { "" };
             (code.to_owned(), short(&format!("{}{closed}", failure.trim_end_matches('.'))))
         });
@@ -132,7 +134,10 @@ mod tests {
             text_replaced: false,
             failure: matches!(
                 outcome,
-                TurnOutcome::Failed { .. } | TurnOutcome::CutShort { .. } | TurnOutcome::Interrupted
+                TurnOutcome::Failed { .. }
+                    | TurnOutcome::CutShort { .. }
+                    | TurnOutcome::Interrupted
+                    | TurnOutcome::Cancelled { .. }
             )
             .then(|| "It broke.".to_owned()),
             outcome,
@@ -144,6 +149,10 @@ mod tests {
 
     fn failed() -> TurnOutcome {
         TurnOutcome::Failed { words: crate::i18n::TextKey::Stopped.into() }
+    }
+
+    fn before_it_began() -> TurnOutcome {
+        TurnOutcome::Cancelled { words: crate::i18n::TextKey::NotRun.into() }
     }
 
     fn cut_short() -> TurnOutcome {
@@ -167,6 +176,7 @@ mod tests {
                 true,
             ),
             (TurnOutcome::Stopped, json!({}), false, "cancelled", true),
+            (before_it_began(), json!({}), false, "cancelled", true),
             (TurnOutcome::Stopped, json!({ "stop_reason": "cancelled" }), true, "timeout", true),
             (cut_short(), json!({ "stop_reason": "refusal" }), false, "refusal", true),
             (cut_short(), json!({ "stop_reason": "timeout" }), false, "timeout", true),

@@ -33,6 +33,9 @@ const LARGEST_BODY: u64 = LARGEST + 64 * 1024;
 /// Files of one app at once, and their bytes.
 pub(super) const MOST: FileUse = FileUse { files: 200, bytes: 1024 * 1024 * 1024 };
 
+/// Bytes of the files of all apps at once: so many apps as there are tokens must not fill the disk together.
+pub(super) const MOST_OF_ALL: u64 = 8 * MOST.bytes;
+
 /// Longest time for a whole upload, and without a new piece of it.
 const WHOLE: Duration = Duration::from_secs(15 * 60);
 const PIECE: Duration = Duration::from_secs(30);
@@ -87,8 +90,10 @@ pub async fn upload(
     let _slot =
         slot.ok_or_else(|| ApiError::busy("Too many files are sent at once; send it again", AGAIN))?;
     let app = caller.app().to_owned();
-    let used = server.store.read(move |tx| tx.forge_file_use(&app)).await?;
-    if used.files >= MOST.files || used.bytes + length.unwrap_or_default() > MOST.bytes {
+    let (used, all) =
+        server.store.read(move |tx| Ok((tx.forge_file_use(&app)?, tx.forge_file_bytes()?))).await?;
+    let bytes = length.unwrap_or_default();
+    if used.files >= MOST.files || used.bytes + bytes > MOST.bytes || all + bytes > MOST_OF_ALL {
         return Err(too_many());
     }
     server.forge.make_for_uploads().await?;
@@ -110,7 +115,7 @@ pub async fn upload(
         size: received.size,
         expires: unix_now() + ttl_secs,
     };
-    if !server.store.write(move |tx| tx.add_forge_file(&file, MOST)).await? {
+    if !server.store.write(move |tx| tx.add_forge_file(&file, MOST, MOST_OF_ALL)).await? {
         return Err(too_many());
     }
     unfinished.path = None;
@@ -275,7 +280,7 @@ fn too_large() -> ApiError {
 }
 
 fn too_many() -> ApiError {
-    let message = "This app has sent too many files that are still kept; some of them must expire first";
+    let message = "Too many files are still kept, of this app or of all of them; some must expire first";
     ApiError::busy(message, AGAIN)
 }
 

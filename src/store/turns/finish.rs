@@ -122,7 +122,12 @@ impl Tx<'_> {
         match &turn.source {
             TurnSource::Room(question) => self.show_end(&turn.id, question, finish)?,
             // Its readers render the end themselves.
-            TurnSource::App(request) => self.settle_ephemeral(&turn.session, request)?,
+            TurnSource::App(request) => {
+                if request.forge.is_some() && matches!(finish.outcome, TurnOutcome::Unavailable { .. }) {
+                    self.take_back_forge_turn(&turn.session, &turn.id)?;
+                }
+                self.settle_ephemeral(&turn.session, request)?;
+            }
         }
         Ok(counted)
     }

@@ -4,7 +4,7 @@ use talaria_platform::SendKey;
 use tokio_util::sync::CancellationToken;
 
 use super::message::{ask_message, ask_text, tell};
-use crate::access::{GrantScope, PermissionDecision};
+use crate::access::{AppPermissions, GrantScope, PermissionDecision};
 use crate::agent::{Ask, AskChoice, AskPosition, DenyReason};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::ids::{AgentName, AskId};
@@ -80,6 +80,11 @@ impl OpenAskTx<'_> {
             tx.audit_decision(turn, &self.digest, form, &by, &choice, "granted")?;
             return Ok(AskOpening::Granted(choice));
         }
+        // The client learns the name of the run with the answer, and could not answer before.
+        let forge = turn.source.app().and_then(|request| request.forge.as_deref());
+        if forge.is_some_and(|forge| forge.reads_only_the_end) {
+            return self.deny(DenyReason::NotStreamed);
+        }
         let (asked, open) = tx.asked_by(&turn.id)?;
         if asked >= PER_TURN || open >= OPEN {
             // All refusals of a turn have one key, so that the room is told once.
@@ -116,11 +121,17 @@ impl OpenAskTx<'_> {
         }
     }
 
-    /// The decision of the app's policy about a turn of a forge session; `None` where somebody is to be asked.
+    /// The decision of the app's policy; `None` where somebody is to be asked. A policy holds on every surface: all of them
+    /// take every token, so a narrower one could be walked around.
     fn by_policy(&self) -> Result<Option<AskOpening>> {
-        let forge = self.turn.source.app().and_then(|request| request.forge.as_deref());
-        let Some(forge) = forge else { return Ok(None) };
-        match forge.permissions.decide(&self.ask.detail) {
+        let Some(request) = self.turn.source.app() else { return Ok(None) };
+        let policy = match self.tx.app_permissions(&request.app)? {
+            Some(policy) => policy,
+            None if request.forge.is_some() && !request.app.is_empty() => AppPermissions::Deny,
+            // The owner, and apps whose tokens name no policy, answer themselves.
+            None => AppPermissions::Ask,
+        };
+        match policy.decide(&self.ask.detail) {
             PermissionDecision::Ask => Ok(None),
             PermissionDecision::Deny => self.deny(DenyReason::Policy).map(Some),
             PermissionDecision::AllowOnce => match self.ask.form.allow_once() {

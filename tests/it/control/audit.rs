@@ -96,3 +96,22 @@ async fn a_wrong_length_of_time_is_explained() {
     let scene = scene().await;
     scene.is_refused(2, ["audit", "--since", "yesterday"]).await.said("such as 30m, 24h, 7d or 2w");
 }
+
+#[tokio::test]
+async fn what_happened_to_a_session_of_a_program_is_shown_also_after_its_end() {
+    let scene = scene().await;
+    let _process = scene.starts().await;
+    let rows = "INSERT INTO forge_events (session, app, event, turn, at) VALUES
+        ('ci/fs_1', 'ci', 'create', NULL, 0), ('ci/fs_1', 'ci', 'turn', 'run_1', 60),
+        ('ci/fs_2', 'ci', 'create', NULL, 60), ('ci/fs_1', 'ci', 'hard_delete', NULL, 120)";
+    scene.talaria.stored().execute_batch(rows).unwrap();
+    let lines = scene.prints(["audit", "--session", "ci/fs_1", "--json"]).await;
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!((names, &events[1]["turn"]), (vec!["create", "turn", "hard_delete"], &Value::from("run_1")));
+    let csv = scene.prints(["audit", "--session", "ci/fs_1", "--csv"]).await;
+    assert!(csv.contains(r#""1970-01-01T00:01:00Z","turn","run_1""#), "{csv}");
+    assert_eq!(scene.prints(["audit", "--session", "ci/fs_1"]).await.lines().count(), 4);
+    assert_eq!(scene.prints(["audit", "--session", "fs_1"]).await, "Nothing fits.\n");
+    scene.is_refused(2, ["audit", "--session", "ci/fs_1", "--denied"]).await.said("cannot be used with");
+}

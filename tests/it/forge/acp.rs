@@ -1,14 +1,17 @@
 //! ACP agents behind this surface: one process for each session, in the session's own folder.
 
-use reqwest::Method;
+use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use talaria::access::AppPermissions;
+use talaria::agents::acp::AcpTimes;
 use talaria::agents::process::count_children;
-use talaria::config::ForgeConfig;
+use talaria::config::{AcpConfig, ForgeConfig};
+use tokio::task::JoinHandle;
 
 use super::scene::{ADMIN, ForgeScene, error};
-use crate::acp::scripted_agent::{Act, Script};
-use crate::support::served::json;
+use crate::acp::scripted_agent::{Act, Script, ScriptedAgent};
+use crate::support::gateway::Setup;
+use crate::support::served::{KEY, json};
 use crate::support::stream::Stream;
 
 #[tokio::test]
@@ -214,4 +217,140 @@ async fn an_agent_that_cannot_be_used_leaves_its_last_words() {
         let stderr = answer["stderr"].as_str().unwrap();
         assert!(stderr.contains("too old") && !stderr.contains(token), "{answer}");
     }
+}
+
+#[tokio::test]
+async fn a_session_whose_conversation_nobody_knows_any_more_never_begins_anew() {
+    let (mut scene, acp) = ForgeScene::acp(Script::default().turn("x", [Act::says(&["y"])])).await;
+    let id = scene.begin().await;
+    scene.turn(&id, "x").await;
+    let database = rusqlite::Connection::open(scene.served.gateway.database()).unwrap();
+    assert_eq!(database.execute("DELETE FROM session_agents", []).unwrap(), 1);
+    scene.served.restart().await;
+    let answer = scene.turn(&id, "x").await;
+    assert_eq!(answer.status(), 502);
+    assert_eq!(json(answer).await["error"], "session_lost");
+    assert_eq!((acp.received("session/new").len(), acp.received("session/prompt").len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_result_is_json_also_if_the_agent_said_something_before_its_tool_calls() {
+    let json_said = Act::says(&["```json\n{\"a\":", "1}\n```"]);
+    let acts = [Act::says(&["I look."]), Act::runs("ls", "x"), json_said, Act::stops("end_turn")];
+    let script = Script::default().turn("json", acts);
+    let words = [Act::says(&["I look."]), Act::runs("ls", "x"), Act::says(&["Nothing."])];
+    let (scene, _acp) = ForgeScene::acp(script.turn("words", words)).await;
+    let ask = async |prompt: &str| {
+        let request = scene.request(&scene.app, Method::POST, "/run").header("idempotency-key", prompt);
+        json(request.body(json!({ "prompt": prompt }).to_string()).send().await.unwrap()).await["result"]
+            .clone()
+    };
+    // An equal request gets the same, from the store.
+    for _ in 0..2 {
+        assert_eq!(ask("json").await, json!({ "a": 1 }));
+    }
+    assert_eq!(ask("words").await, "I look.\n\nNothing.");
+}
+
+#[tokio::test]
+async fn a_claude_that_is_not_installed_is_not_present() {
+    let health = async |command: Option<&'static str>| {
+        let change = move |agent: &mut AcpConfig, _: &mut AcpTimes| {
+            if let Some(command) = command {
+                agent.command = command.to_owned();
+            }
+        };
+        let (scene, _acp) =
+            ForgeScene::acp_as_set(ForgeConfig::default(), Setup::default(), Script::default(), change).await;
+        json(scene.get("/healthz").await).await["claude_present"].clone()
+    };
+    assert_eq!(health(None).await, true);
+    assert_eq!(health(Some("/nowhere/claude-agent-acp")).await, false);
+    assert_eq!(health(Some("no-such-program-anywhere")).await, false);
+}
+
+/// A scene of apps and an ACP agent with so many processes.
+async fn with_processes(most: usize, script: Script) -> (ForgeScene, ScriptedAgent) {
+    let setup = Setup { processes: most, ..Setup::default() };
+    ForgeScene::acp_as_set(ForgeConfig::default(), setup, script, |_, _| {}).await
+}
+
+/// Begins a turn that waits at the gate of this name.
+async fn waits_at(scene: &ForgeScene, acp: &ScriptedAgent, key: &str, gate: &str) -> JoinHandle<Response> {
+    let id = scene.begin_as(key).await;
+    let request = scene.request(key, Method::POST, &format!("/sessions/{id}/turn"));
+    let request = request.body(json!({ "prompt": gate }).to_string());
+    let running = tokio::spawn(async move { request.send().await.unwrap() });
+    acp.reached(gate).await;
+    running
+}
+
+fn gates(names: &[&str]) -> Script {
+    names.iter().fold(Script::default().turn("x", [Act::says(&["y"])]), |script, gate| {
+        script.turn(gate, [Act::waits(gate), Act::says(&["Done."])])
+    })
+}
+
+#[tokio::test]
+async fn a_full_pool_is_busy_for_everybody_and_an_app_leaves_a_share_to_others() {
+    let (scene, acp) = with_processes(4, gates(&["a1", "a2", "a3", "b1"])).await;
+    let (app, other) = (scene.app.as_str(), scene.other.as_str());
+    let mut running = Vec::new();
+    for gate in ["a1", "a2", "a3"] {
+        running.push(waits_at(&scene, &acp, app, gate).await);
+    }
+    // Three quarters are all that one app gets; another one finds a process.
+    let id = scene.begin().await;
+    let refused = scene.turn(&id, "x").await;
+    assert!(refused.headers().contains_key("retry-after"));
+    error(refused, 503).await;
+    running.push(waits_at(&scene, &acp, other, "b1").await);
+    for key in [other, KEY] {
+        let refused = scene.request(key, Method::POST, "/run").body(json!({ "prompt": "x" }).to_string());
+        let refused = refused.send().await.unwrap();
+        assert!(refused.status() == 503 && refused.headers().contains_key("retry-after"));
+    }
+    // A stream tells the same in its end.
+    let streamed = scene.request(app, Method::POST, &format!("/sessions/{id}/turn"));
+    let streamed = streamed.header("accept", "text/event-stream").body(json!({ "prompt": "x" }).to_string());
+    let mut stream = Stream::of(streamed.send().await.unwrap());
+    let mut last = json!(null);
+    while let Some(event) = stream.try_next().await.unwrap() {
+        last = event.json();
+    }
+    assert!(last["ok"] == false && last["retry_after"].is_u64(), "{last}");
+    assert_eq!(acp.processes().len(), 4);
+    for (gate, running) in ["a1", "a2", "a3", "b1"].into_iter().zip(running) {
+        acp.opens(gate);
+        assert_eq!(running.await.unwrap().status(), 200);
+    }
+    // Idle processes make room.
+    let answer = json(scene.turn(&id, "x").await).await;
+    assert_eq!((&answer["ok"], &answer["turn_index"]), (&json!(true), &json!(1)), "{answer}");
+}
+
+#[tokio::test]
+async fn the_longest_idle_session_makes_room_and_is_loaded_when_it_goes_on() {
+    let (scene, acp) = with_processes(2, gates(&[])).await;
+    // The owner may have all processes.
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(scene.begin_as(KEY).await);
+    }
+    let turn = async |id: &str| {
+        let request = scene.request(KEY, Method::POST, &format!("/sessions/{id}/turn"));
+        let answer = json(request.body(json!({ "prompt": "x" }).to_string()).send().await.unwrap()).await;
+        assert_eq!(answer["ok"], true, "{answer}");
+    };
+    let live = async |id: &str| {
+        let shown = scene.request(KEY, Method::GET, &format!("/sessions/{id}")).send().await.unwrap();
+        json(shown).await["live"] == true
+    };
+    for id in &ids {
+        turn(id).await;
+    }
+    assert!(!live(&ids[0]).await && live(&ids[1]).await && live(&ids[2]).await);
+    turn(&ids[0]).await;
+    assert_eq!((acp.received("session/new").len(), acp.received("session/load").len()), (3, 1));
+    assert!(!live(&ids[1]).await && live(&ids[2]).await);
 }

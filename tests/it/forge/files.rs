@@ -58,7 +58,7 @@ async fn fill(scene: &ForgeScene, count: u64) {
     let filled = scene.served.gateway.store().write(move |tx| {
         for number in 0..count {
             let (digest, app, name) = (number.to_string(), "forge".to_owned(), "x".to_owned());
-            tx.add_forge_file(&ForgeFile { digest, app, name, size: 1, expires: i64::MAX }, ANY)?;
+            tx.add_forge_file(&ForgeFile { digest, app, name, size: 1, expires: i64::MAX }, ANY, u64::MAX)?;
         }
         Ok(())
     });
@@ -215,7 +215,7 @@ async fn a_turn_names_each_file_once_and_has_a_bound_for_all_of_them() {
             size: 70 * 1024 * 1024,
             expires: i64::MAX,
         };
-        scene.served.gateway.store().write(move |tx| tx.add_forge_file(&row, ANY)).await.unwrap();
+        scene.served.gateway.store().write(move |tx| tx.add_forge_file(&row, ANY, u64::MAX)).await.unwrap();
     }
     let refused = scene.post(&path, &json!({ "prompt": "x", "files": large })).await;
     assert_eq!(error(refused, 413).await, "files_too_large");

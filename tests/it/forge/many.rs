@@ -27,6 +27,7 @@ async fn sessions_that_come_and_go_leave_no_process_no_folder_and_no_descriptor(
     let mut ids = vec![first];
     for number in 1..count {
         let id = scene.begin().await;
+        assert_eq!(scene.turn(&id, "x").await.status(), 200);
         match number % 4 {
             0 => {}
             1 => assert_eq!(scene.turn(&id, "x").await.status(), 200),

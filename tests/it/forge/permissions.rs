@@ -91,11 +91,74 @@ async fn an_app_that_wants_to_be_asked_answers_in_its_stream() {
     assert_eq!(scene.agent.ran(), ["ls"]);
 }
 
+/// Begins a turn at another surface; returns the path of its run.
+async fn elsewhere(scene: &ForgeScene, token: &str) -> String {
+    let request = scene.request(token, Method::POST, "/v1/runs");
+    let request = request.body(json!({ "input": "x", "model": "claude" }).to_string());
+    let started = json(request.send().await.unwrap()).await;
+    format!("/v1/runs/{}", started["run_id"].as_str().unwrap_or_else(|| panic!("{started}")))
+}
+
+/// Waits until the run has this status.
+async fn comes_to(scene: &ForgeScene, token: &str, run: &str, status: &str) {
+    let ask = async || json(scene.request(token, Method::GET, run).send().await.unwrap()).await;
+    scene.served.until(async || ask().await["status"] == status).await;
+}
+
 #[tokio::test]
-async fn the_policy_holds_for_this_surface_alone() {
-    let scene = ForgeScene::start().await;
+async fn a_policy_that_was_set_holds_on_every_surface() {
+    let scene = ForgeScene::with_admin().await;
+    let usual = scene.makes_token(&json!({ "name": "usual" })).await;
+    let listed = scene.makes_token(&json!({ "name": "listed", "permissions": ["ls"] })).await;
+    for (token, action, runs) in [(&usual, "ls", false), (&listed, "rm x", false), (&listed, "ls", true)] {
+        scene.says().asks("Run a command", action).says(["ok"]);
+        let run = elsewhere(&scene, token).await;
+        comes_to(&scene, token, &run, "completed").await;
+        let answer = scene.agent.answers().pop().unwrap();
+        match runs {
+            true => assert!(matches!(answer.choice, AskChoice::Allow(_)), "{:?}", answer.choice),
+            false => assert_eq!(answer.choice, AskChoice::Deny(DenyReason::Policy), "{action}"),
+        }
+    }
+    assert_eq!(scene.agent.ran(), ["ls"]);
+    let asked = scene.makes_token(&json!({ "name": "asked", "permissions": "ask" })).await;
     scene.says().asks("Run a command", "ls").says(["ok"]);
-    let started = json(scene.post("/v1/runs", &json!({ "input": "x", "model": "claude" })).await).await;
-    let path = format!("/v1/runs/{}", started["run_id"].as_str().unwrap());
-    scene.served.until(async || json(scene.get(&path).await).await["status"] == "waiting_for_approval").await;
+    let run = elsewhere(&scene, &asked).await;
+    comes_to(&scene, &asked, &run, "waiting_for_approval").await;
+}
+
+#[tokio::test]
+async fn without_a_policy_an_app_answers_elsewhere_and_is_denied_here() {
+    let scene = ForgeScene::start().await;
+    let app = scene.app.clone();
+    scene.says().asks("Run a command", "ls").says(["ok"]);
+    let path = elsewhere(&scene, &app).await;
+    comes_to(&scene, &app, &path, "waiting_for_approval").await;
+    let answer = scene.post(&format!("{path}/approval"), &json!({ "choice": "once" })).await;
+    assert_eq!(answer.status(), 200);
+    comes_to(&scene, &app, &path, "completed").await;
+    assert_eq!(scene.agent.ran(), ["ls"]);
+    scene.says().asks("Run a command", "ls").says(["ok"]);
+    run(&scene, &app).await;
+    assert_eq!(scene.agent.answers().pop().unwrap().choice, AskChoice::Deny(DenyReason::Policy));
+}
+
+#[tokio::test]
+async fn an_app_that_reads_only_the_end_is_not_waited_for_and_told_why() {
+    let (scene, token) = scene_with(json!("ask")).await;
+    let id = scene.begin_as(&token).await;
+    scene.says().asks("Run a command", "ls").says(["went on"]);
+    let request = scene.request(&token, Method::POST, &format!("/sessions/{id}/turn"));
+    let answer = json(request.body(json!({ "prompt": "x" }).to_string()).send().await.unwrap()).await;
+    assert_eq!((&answer["ok"], &answer["stop_reason"]), (&json!(true), &json!("end_turn")), "{answer}");
+    let told = answer["events"].as_array().unwrap().iter().find(|event| event["type"] == "permission_answer");
+    let told = told.unwrap_or_else(|| panic!("{answer}"));
+    assert_eq!((&told["choice"], &told["reason"]), (&json!("deny"), &json!("not streamed")));
+    assert!(told["detail"].as_str().unwrap().contains("text/event-stream"), "{told}");
+
+    scene.says().asks("Run a command", "ls").says(["went on"]);
+    assert_eq!(run(&scene, &token).await["result"], "went on");
+    let denied = AskChoice::Deny(DenyReason::NotStreamed);
+    assert!(scene.agent.answers().iter().all(|answer| answer.choice == denied));
+    assert!(scene.agent.ran().is_empty());
 }

@@ -136,3 +136,25 @@ async fn codex_is_told_the_model_and_the_effort_or_has_its_usual_ones() {
     assert_eq!(scene.turn(id, "x").await.status(), 200);
     assert_eq!(codex.received("turn/start").pop().unwrap()["model"], "larger");
 }
+
+#[tokio::test]
+async fn a_run_whose_client_leaves_before_it_is_stored_is_cleaned_up_too() {
+    let scene = ForgeScene::start().await;
+    scene.says().says(["half"]).then_hangs();
+    let busy = scene.served.gateway.store_is_busy().await;
+    let request = scene.request(&scene.app, Method::POST, "/run").body(json!({ "prompt": "x" }).to_string());
+    let running = tokio::spawn(request.send());
+    scene.served.until(async || !scene.folders().is_empty()).await;
+    running.abort();
+    let _ = running.await;
+    // The server notices that, while the turn waits for the store.
+    busy.holds_everybody_up().await;
+    busy.goes_on().await;
+    let turns = "SELECT count(*) FROM forge_events WHERE event = 'turn'";
+    let database = rusqlite::Connection::open(scene.served.gateway.database()).unwrap();
+    let is_stored = async || database.query_row(turns, [], |row| row.get::<_, u64>(0)).unwrap() == 1;
+    scene.served.until(is_stored).await;
+    scene.served.has_turns("forge", 0).await;
+    let rows = async || scene.served.gateway.store().read(|tx| tx.forge_folders()).await.unwrap();
+    scene.served.until(async || rows().await.is_empty() && scene.folders().is_empty()).await;
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
+use talaria::agent::AgentErrorKind;
 
 use super::scene::ForgeScene;
 use crate::support::stream::{Event, Stream};
@@ -102,4 +103,15 @@ async fn a_revoked_token_cuts_its_streams_off() {
     assert!(broke, "it does not look like an end");
     script.is_told_to_stop().await;
     assert_eq!(scene.get("/sessions").await.status(), 401);
+}
+
+#[tokio::test]
+async fn a_stream_of_a_busy_agent_says_when_to_ask_again() {
+    let scene = ForgeScene::start().await;
+    let id = scene.begin().await;
+    let kind = AgentErrorKind::Busy { after: Some(Duration::from_secs(7)), rate_limited: false };
+    scene.says().then_fails(kind, "All processes are in use.");
+    let events = rest(&mut streams(&scene, &id, json!({ "prompt": "x" })).await).await;
+    let done = events.last().unwrap().json();
+    assert!(done["ok"] == false && done["retry_after"].as_u64().is_some_and(|after| after > 0), "{done}");
 }

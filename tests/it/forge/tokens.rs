@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
+use talaria::access::AppPermissions;
 use talaria::store::AuditFilter;
 
 use super::scene::{ForgeScene, error};
@@ -64,4 +65,35 @@ async fn another_token_for_an_app_ends_the_old_one_and_keeps_its_sessions() {
     let show = |key: &str| scene.request(key, Method::GET, &format!("/sessions/{id}")).send();
     assert_eq!(show(&old).await.unwrap().status(), 401);
     assert_eq!(show(&new).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn another_token_for_an_app_keeps_what_the_request_does_not_name() {
+    let scene = ForgeScene::with_admin().await;
+    let rights = async |name: &str| {
+        let name = name.to_owned();
+        let app = scene.served.gateway.store().read(move |tx| tx.app(&name)).await.unwrap();
+        app.unwrap().rights()
+    };
+    let narrow =
+        json!({ "name": "one", "ip_cidrs": ["127.0.0.1"], "permissions": ["ls"], "system_replace": true });
+    scene.makes_token(&narrow).await;
+    let before = rights("one").await;
+    scene.makes_token(&json!({ "name": "one", "again": true })).await;
+    assert_eq!(rights("one").await, before);
+    scene.makes_token(&json!({ "name": "one", "again": true, "permissions": "deny" })).await;
+    let after = rights("one").await;
+    assert_eq!(after.permissions, Some(AppPermissions::Deny));
+    assert_eq!((after.networks, after.may_replace), (before.networks, true));
+    scene.makes_token(&json!({ "name": "one", "again": true, "system_replace": false })).await;
+    assert!(!rights("one").await.may_replace);
+    // What the command line took away stays away, also behind a revocation.
+    scene.served.app_without_instructions("two").await;
+    scene.served.revoke("two").await;
+    scene.makes_token(&json!({ "name": "two", "again": true })).await;
+    assert!(!rights("two").await.instructions);
+    assert_eq!(rights("two").await.permissions, None, "the command line set none");
+    // A new app is denied what it does not ask for.
+    scene.makes_token(&json!({ "name": "three" })).await;
+    assert_eq!(rights("three").await.permissions, Some(AppPermissions::Deny));
 }

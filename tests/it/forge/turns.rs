@@ -144,7 +144,12 @@ async fn an_agent_that_is_busy_is_asked_again_later() {
     let answer = scene.turn(&id, "x").await;
     assert!(answer.headers().contains_key("retry-after"));
     error(answer, 503).await;
-    assert_eq!(scene.turn(&id, "x").await.status(), 200);
+    // Nothing ran, so nothing counts.
+    let shown = json(scene.get(&format!("/sessions/{id}")).await).await;
+    assert_eq!((&shown["turn_count"], &shown["last_turn_at"]), (&json!(0), &Value::Null));
+    assert_eq!(scene.audit(&id).await, ["create"]);
+    assert_eq!(json(scene.turn(&id, "x").await).await["turn_index"], 1);
+    assert_eq!(scene.audit(&id).await, ["create", "turn"]);
 }
 
 #[tokio::test]
@@ -242,4 +247,27 @@ async fn other_surfaces_run_no_turn_in_a_forge_session() {
     // And the owner has sessions of their own.
     let own = scene.begin_as(KEY).await;
     assert_eq!(scene.get(&format!("/sessions/{own}")).await.status(), 404);
+}
+
+#[tokio::test]
+async fn other_surfaces_neither_end_nor_fork_a_forge_session() {
+    let scene = ForgeScene::start().await;
+    let id = scene.begin().await;
+    scene.turn(&id, "one").await;
+    let path = format!("/api/sessions/{id}");
+    let change = |body: Value| scene.request(&scene.app, Method::PATCH, &path).body(body.to_string()).send();
+    for refused in [
+        change(json!({ "end_reason": "done" })).await.unwrap(),
+        change(json!({ "title": "Mine", "end_reason": "done" })).await.unwrap(),
+        scene.post(&format!("{path}/fork"), &json!({})).await,
+    ] {
+        assert_eq!(refused.status(), 409);
+        assert_eq!(json(refused).await["error"]["code"], "forge_session");
+    }
+    // Its title may be set there, and the agent goes on where it was.
+    assert_eq!(change(json!({ "title": "Mine" })).await.unwrap().status(), 200);
+    assert!(scene.agent.ended().is_empty());
+    let answer = json(scene.turn(&id, "two").await).await;
+    assert_eq!((&answer["ok"], &answer["turn_index"]), (&json!(true), &json!(2)));
+    assert_eq!(json(scene.get("/api/sessions").await).await["data"].as_array().unwrap().len(), 1);
 }
