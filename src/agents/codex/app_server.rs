@@ -222,9 +222,11 @@ impl ServerShared {
     }
 
     fn died(&self, link: &Arc<CodexLink>, failure: &ProcessFailure) {
-        tracing::error!(%failure, "codex ended by itself");
+        let failure = failure.clone();
+        let error = if link.is_stuck() { StartError::Stuck(failure) } else { StartError::Died(failure) };
+        tracing::error!(%error, "codex is gone");
         self.forget(link);
-        self.postpone(Arc::new(StartError::Died(failure.clone())));
+        self.postpone(Arc::new(error));
     }
 
     fn forget(&self, link: &Arc<CodexLink>) {
