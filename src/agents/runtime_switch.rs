@@ -120,6 +120,11 @@ impl Agent for RuntimeSwitch {
         self.codex.end(ended)
     }
 
+    fn retire(&self) {
+        self.own.retire();
+        self.codex.retire();
+    }
+
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         self.on(self.runtime()).reachable()
     }

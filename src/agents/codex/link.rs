@@ -12,7 +12,7 @@ mod unused_thread;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ use crate::agents::jsonrpc::{
 };
 use crate::util::code_span;
 
+use idle_threads::KEPT;
 use opening_thread::OpeningThread;
 pub use unused_thread::UnusedThread;
 
@@ -67,6 +68,8 @@ pub struct CodexLink {
     threads: Mutex<HashMap<String, LoadedThread>>,
     /// News of threads that are being opened. Locked after the threads, where both are.
     opening: Mutex<HashMap<String, OpeningThread>>,
+    /// Threads without a turn that stay loaded.
+    kept: AtomicUsize,
     /// Set when we end the process because it does not answer or obey.
     is_stuck: AtomicBool,
     /// Uses of threads so far.
@@ -144,6 +147,7 @@ impl CodexLink {
             routes: Mutex::default(),
             threads: Mutex::default(),
             opening: Mutex::default(),
+            kept: AtomicUsize::new(KEPT),
             is_stuck: AtomicBool::new(false),
             uses: AtomicU64::new(0),
             distrusts_own_server: AtomicBool::new(false),

@@ -248,6 +248,55 @@ async fn a_revoked_approval_makes_codex_ask_again() {
 }
 
 #[tokio::test]
+async fn an_approval_that_has_expired_makes_codex_ask_again() {
+    let scenario =
+        Scenario::default().turn("make", [Act::runs_if_allowed("make", "ok"), Act::says(&["Built."])]);
+    let scene = CodexScene::with(scenario).await;
+    scene.room().says("@ann", "make 1").await;
+    let asked = scene.room().is_asked("make").await;
+    scene.asks(&format!("/approve {} session", asked.code), "Built.").await;
+    let database = rusqlite::Connection::open(scene.gateway.database()).unwrap();
+    assert_eq!(database.execute("UPDATE grants SET expires = 1", []).unwrap(), 1);
+
+    scene.room().says("@ann", "make 2").await;
+    scene.comes_to("it asks again", || scene.room().asked().len() == 2).await;
+    assert_eq!(scene.codex.ran().len(), 1);
+    let again = scene.room().asked();
+    scene.room().says("@ann", &format!("/deny {}", again[1].code)).await;
+    scene.receives("thread/archive", 1).await;
+    assert_eq!(scene.codex.received("thread/start").len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_a_reload_replaces_leaves_its_idle_threads_to_the_next_one() {
+    let scenario = Scenario::default().turn("wait", [Act::waits("gate"), Act::says(&["Done."])]);
+    let scene = CodexScene::reloadable(scenario).await;
+    scene.asks("hello", "bot   hello").await;
+    let other = scene.gateway.direct_room("!other");
+    other.says("@bob", "wait").await;
+    scene.codex.reached("gate").await;
+
+    scene.reloads();
+    assert_eq!(
+        scene.codex.receives("thread/unarchive").await["threadId"],
+        "thread-1",
+        "a long turn still runs"
+    );
+    assert_eq!(scene.codex.received("thread/archive").len(), 1, "its own thread stays open");
+    scene.asks("and now?", "bot   and now?").await;
+    assert_eq!(scene.codex.processes().len(), 2);
+    scene.codex.opens("gate");
+    other.shows("Done.").await;
+    // The process of the agent that was replaced ends with its last turn.
+    scene.comes_to("one codex is left", || scene.servers().markers().len() == 1).await;
+    other.says("@bob", "hello again").await;
+    other.shows("bot   hello again").await;
+    assert_eq!(scene.codex.received("thread/start").len(), 2, "no conversation was lost");
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn a_revoked_approval_stays_revoked_if_codex_cannot_forget_it_at_once() {
     let busy = ScriptedAnswer::error(-32_001, "Server overloaded; retry later.");
     let scenario = Scenario::default()
