@@ -148,6 +148,10 @@ impl Agent for CodexAgent {
         self.status_lines(StatusReader::Operator)
     }
 
+    fn program_version(&self) -> Option<String> {
+        self.server.version().map(|version| version.to_string())
+    }
+
     fn retire(&self) {
         if let Some(link) = self.server.running() {
             self.servers.spawn("codex-retire", link.retire());

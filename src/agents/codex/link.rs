@@ -187,13 +187,20 @@ impl CodexLink {
         self.is_stuck.load(Ordering::SeqCst)
     }
 
-    /// Learns the account now, and whenever codex says that it has changed. Ends with the process.
+    /// Learns the account and its limits now, and whenever codex says that it has changed. Ends with the process.
     pub async fn follow_account(self: Arc<Self>) {
         loop {
             match self.call("account/read", json!({})).await {
                 Ok(answer) => self.account.lock().read_account(&answer.result),
                 Err(RpcError::Gone(_)) => return,
                 Err(error) => tracing::debug!(%error, "codex does not tell its account"),
+            }
+            // Codex tells the limits by itself only after an answer of the model.
+            match self.call("account/rateLimits/read", Value::Null).await {
+                Ok(answer) => self.account.lock().update_limits(&answer.result),
+                Err(RpcError::Gone(_)) => return,
+                // There are none without a ChatGPT login.
+                Err(error) => tracing::debug!(%error, "codex does not tell the limits of its account"),
             }
             tokio::select! {
                 () = self.account_news.notified() => {}

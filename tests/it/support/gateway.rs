@@ -146,6 +146,167 @@ pub struct TestGateway {
     codex: Scripted,
     /// The rules in force.
     live: Arc<LiveRules>,
+    /// The agents that are registered.
+    agents: Arc<AgentRegistry>,
+    /// Codex processes of agents that were built, until the end.
+    codex_servers: Option<Arc<CodexServers>>,
+    acp_pool: Option<Arc<AcpPool>>,
+    /// `None` only while it is restarted.
+    running: Option<Running>,
+}
+
+/// A store whose writer only waits.
+pub struct BusyStore {
+    let_go: std::sync::mpsc::Sender<()>,
+    job: tokio::task::JoinHandle<()>,
+}
+
+impl BusyStore {
+    /// Waits until everybody else waits too: the clock stands still, so they come as far as they can.
+    pub async fn holds_everybody_up(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Releases the store.
+    pub async fn goes_on(self) {
+        self.let_go.send(()).unwrap();
+        self.job.await.unwrap();
+    }
+}
+
+struct Running {
+    gateway: Gateway,
+    store: Store,
+    threads: StoreThreads,
+}
+
+impl TestGateway {
+    pub async fn start() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub async fn with(setup: Setup) -> Self {
+        let mut gateway = Self::unstarted(setup);
+        gateway.begin().await;
+        gateway
+    }
+
+    /// A gateway that has not started yet, for a test that first puts a database in its folder;
+    /// [`restart`](Self::restart) starts it.
+    pub fn unstarted(setup: Setup) -> Self {
+        let about = PlatformCapabilities {
+            show: setup.show,
+            delete: setup.delete,
+            react: true,
+            threads: false,
+            media: setup.media,
+            max_text: setup.max_text,
+            rate: setup.rate,
+        };
+        let agents = AgentRegistry::new(AgentTable::new(AgentName::guide(), nobody()));
+        Self {
+            agents,
+            folder: tempfile::tempdir().unwrap(),
+            chat: Chat::new(about, setup.limit),
+            agent: Scripted::new(AgentKind::Proxy, "scripted", setup.rewind, setup.resumable)
+                .with_models(setup.models),
+            stand_in: Scripted::new(
+                AgentKind::Model,
+                "model small",
+                RewindSupport::Possible,
+                setup.stand_in_resumable,
+            )
+            .slowly(FIRST_WORD),
+            codex: Scripted::new(
+                AgentKind::Codex,
+                "codex",
+                RewindSupport::Impossible,
+                setup.stand_in_resumable,
+            ),
+            live: LiveRules::new(rules(setup.rules.clone(), &setup)),
+            setup,
+            codex_servers: None,
+            acp_pool: None,
+            running: None,
+        }
+    }
+
+    /// The room where one person and the bot talk.
+    pub fn room(&self) -> Room {
+        self.direct_room("!home")
+    }
+
+    pub fn direct_room(&self, name: &str) -> Room {
+        Room { chat: self.chat.clone(), name: name.to_owned(), direct: true, thread: None }
+    }
+
+    /// A room of several people.
+    pub fn shared_room(&self) -> Room {
+        Room { chat: self.chat.clone(), name: "!all".to_owned(), direct: false, thread: None }
+    }
+
+    pub fn chat(&self) -> &Chat {
+        &self.chat
+    }
+
+    /// A script for the agent's next run.
+    pub fn agent(&self) -> Script {
+        self.agent.script()
+    }
+
+    /// The agent itself, with the turns that it got.
+    pub fn agent_itself(&self) -> &Scripted {
+        &self.agent
+    }
+
+    /// The fallback.
+    pub fn stand_in(&self) -> &Scripted {
+        &self.stand_in
+    }
+
+    /// The codex that runs the turns of `local` after a switch.
+    pub fn codex(&self) -> &Scripted {
+        &self.codex
+    }
+
+    /// Changes for the next start.
+    pub fn setup(&mut self) -> &mut Setup {
+        &mut self.setup
+    }
+
+    /// Changes the models of the agent, from the next start on.
+    pub fn has_models(&mut self, models: &[&str]) {
+        self.agent = self.agent.clone().with_models(models);
+    }
+
+    /// Replaces the rules, as a reload does.
+    pub fn reload(&self, account: AccountRules) {
+        self.live.replace(rules(account, &self.setup));
+    }
+
+    /// Replaces the rules, with these lists of agents.
+    pub fn reload_agents(&self, account: AccountRules, agents: AgentRules) {
+        self.live.replace(Rules { agents, ..rules(account, &self.setup) });
+    }
+
+    /// Replaces the rules of every account.
+    pub fn reload_all(&self, rules: Rules) {
+        self.live.replace(rules);
+    }
+
+    /// Takes the second agent, `local`, away, as a reload does.
+    pub fn removes_local(&self) {
+        let now = self.agents.now();
+        self.agents.replace(AgentTable::new(now.default_name().clone(), now.default_agent().clone()));
+    }
+
+    /// The agents that are registered.
+    pub fn registered(&self) -> Arc<AgentTable> {
+        self.agents.now()
+    }
+
     /// Registers these agents in place of the ones there are, as a reload does.
     pub fn has_agents(&self, table: AgentTable) {
         self.agents.replace(table);
