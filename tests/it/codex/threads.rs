@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use talaria::rules::{AccountRules, PlaceRules};
 
 use super::scene::CodexScene;
 use super::scripted_peer::{Act, Scenario, ScriptedAnswer};
+use crate::support::gateway::Setup;
 
 #[tokio::test]
 async fn a_session_has_one_thread_and_its_id_is_stored_at_once() {
@@ -20,6 +22,25 @@ async fn a_session_has_one_thread_and_its_id_is_stored_at_once() {
     scene.asks("hello", "bot   hello").await;
     assert_eq!(scene.codex.received("thread/start").len(), 1);
     assert_eq!(scene.codex.received("thread/resume").len(), 0);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_room_works_in_the_folder_that_the_configuration_gives_it() {
+    let garden = tempfile::tempdir().unwrap();
+    let folder = garden.path().join("made");
+    let place = PlaceRules { folder: Some(folder.clone()), ..PlaceRules::default() };
+    let everybody = Setup::default();
+    let rules = AccountRules { places: [("!home".into(), place)].into(), ..everybody.rules.clone() };
+    let scene = CodexScene::of(Scenario::default(), Setup { rules, ..everybody }, |_| {}).await;
+    scene.asks("hello", "bot   hello").await;
+    let other = scene.gateway.direct_room("!other");
+    other.says("@bob", "hello").await;
+    other.shows("bot   hello").await;
+    let started = scene.codex.received("thread/start");
+    assert_eq!(started[0]["cwd"], folder.to_str().unwrap());
+    assert_eq!(started[1]["cwd"], scene.session_folder().to_str().unwrap());
+    assert!(folder.is_dir());
     scene.ends().await;
 }
 
