@@ -166,7 +166,12 @@ impl TurnRun<'_> {
         loop {
             let params = self.turn_params(link, &thread, &request, &input).await;
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
-            let error = match link.call("turn/start", Value::Object(params)).await {
+            let started = link.call("turn/start", Value::Object(params)).await;
+            if !matches!(started, Err(RpcError::Fault(_) | RpcError::TooLarge { .. })) {
+                // It may run.
+                files.keep_attachments();
+            }
+            let error = match started {
                 Ok(answer) => match answer.result["turn"]["id"].as_str() {
                     Some(id) => {
                         guard.named(id);
