@@ -86,6 +86,10 @@ pub trait Agent: Send + Sync {
         Box::pin(async {})
     }
 
+    /// Called once when a reload has registered another agent in place of this one. Turns that run go on to their end; the
+    /// agent gets no further ones, and frees what its successor needs. Must not wait.
+    fn retire(&self) {}
+
     /// Whether the next process may find the answer to this request, if this process ends before the answer is
     /// complete; see [`recover`](Self::recover). Must not wait.
     fn may_recover(&self, _prepared: &PreparedTurn) -> bool {

@@ -8,6 +8,7 @@ mod budget;
 mod session_key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +126,8 @@ pub struct PlaceRules {
     pub access: Option<AccessPolicy>,
     /// The agent that answers in this room.
     pub agent: Option<AgentName>,
+    /// The folder in which an agent that is a program works for this room.
+    pub folder: Option<PathBuf>,
 }
 
 /// Rules that group the prompts of an account into sessions.
@@ -226,6 +229,11 @@ impl AccountRules {
     /// The agent configured for this room; `None` means the default agent.
     pub fn agent_in(&self, room: &RoomId) -> Option<&AgentName> {
         self.places.get(room).and_then(|place| place.agent.as_ref())
+    }
+
+    /// The folder in which an agent that is a program works for this room, if the room has one of its own.
+    pub fn folder_in(&self, room: &RoomId) -> Option<&PathBuf> {
+        self.places.get(room).and_then(|place| place.folder.as_ref())
     }
 
     /// The access policy of this room.

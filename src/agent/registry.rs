@@ -50,9 +50,13 @@ impl AgentRegistry {
         self.table.read().clone()
     }
 
-    /// Registers these agents instead of the ones there are. Turns that run keep theirs.
+    /// Registers these agents instead of the ones there are. Turns that run keep theirs; an agent that is registered no
+    /// more is told so.
     pub fn replace(&self, table: AgentTable) {
-        *self.table.write() = Arc::new(table);
+        let table = Arc::new(table);
+        let before = std::mem::replace(&mut *self.table.write(), table.clone());
+        let is_kept = |old: &SharedAgent| table.iter().any(|(_, agent)| Arc::ptr_eq(agent, old));
+        before.iter().filter(|(_, agent)| !is_kept(agent)).for_each(|(_, agent)| agent.retire());
     }
 }
 

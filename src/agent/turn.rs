@@ -67,7 +67,8 @@ pub struct AgentTurn {
     /// The surface that asked passes the agent's own lines on, so an agent that has lines emits them; see
     /// [`TurnEvent::Raw`](super::TurnEvent::Raw).
     pub wants_raw: bool,
-    /// The session's own working folder, which is there, if the surface that asked has one for each session.
+    /// The working folder of the session, if the surface that asked has one for each session, or the room has one of its
+    /// own.
     pub folder: Option<PathBuf>,
     /// Values that agents keep between two tries.
     pub scratch: AgentScratch,

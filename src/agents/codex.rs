@@ -148,6 +148,16 @@ impl Agent for CodexAgent {
         self.status_lines(StatusReader::Operator)
     }
 
+    fn program_version(&self) -> Option<String> {
+        self.server.version().map(|version| version.to_string())
+    }
+
+    fn retire(&self) {
+        if let Some(link) = self.server.running() {
+            self.servers.spawn("codex-retire", link.retire());
+        }
+    }
+
     /// Archives the thread, so that a running codex frees it. One that does not run holds nothing.
     fn end(&self, ended: EndedSession) -> BoxFuture<'_, ()> {
         Box::pin(async move {

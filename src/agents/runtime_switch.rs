@@ -120,6 +120,15 @@ impl Agent for RuntimeSwitch {
         self.codex.end(ended)
     }
 
+    fn retire(&self) {
+        self.own.retire();
+        self.codex.retire();
+    }
+
+    fn program_version(&self) -> Option<String> {
+        self.on(self.runtime()).program_version()
+    }
+
     fn reachable(&self) -> BoxFuture<'_, Result<AnsweringAgent, AgentError>> {
         self.on(self.runtime()).reachable()
     }

@@ -26,12 +26,15 @@ pub struct TurnFiles {
     /// Private folder of the pictures. Made with the first one, removed when this is dropped.
     folder: PathBuf,
     pictures: usize,
+    /// Attachments that the agent does not know of yet. They are removed when this is dropped, so that a turn that is
+    /// tried again does not leave them twice.
+    attachments: Vec<PathBuf>,
 }
 
 impl TurnFiles {
     /// No files yet. `folder` belongs to this turn alone.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, pictures: 0 }
+        Self { folder, pictures: 0, attachments: Vec::new() }
     }
 
     /// Writes a picture, and returns its path.
@@ -50,8 +53,14 @@ impl TurnFiles {
         text_of(&path)
     }
 
-    /// Writes another file into the working folder, and returns its path within it. A file that is there is kept.
-    pub fn add_attachment(&self, cwd: &Path, name: &str, content: &[u8]) -> io::Result<String> {
+    /// The agent has the turn, or may have it: its attachments stay from now on.
+    pub fn keep_attachments(&mut self) {
+        self.attachments.clear();
+    }
+
+    /// Writes another file into the working folder, and returns its path within it. A file that is there is kept. It goes
+    /// with the turn unless [`keep_attachments`](Self::keep_attachments) is called.
+    pub fn add_attachment(&mut self, cwd: &Path, name: &str, content: &[u8]) -> io::Result<String> {
         let folder = cwd.join(ATTACHMENTS);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         if !folder.symlink_metadata()?.is_dir() {
@@ -64,8 +73,12 @@ impl TurnFiles {
                 2..=NUMBERED => format!("{number}-{name}"),
                 _ => format!("{}-{name}", random_hex(8)),
             };
-            match write_new(&folder.join(&tried), content) {
-                Ok(()) => return Ok(format!("{ATTACHMENTS}/{tried}")),
+            let path = folder.join(&tried);
+            match write_new(&path, content) {
+                Ok(()) => {
+                    self.attachments.push(path);
+                    return Ok(format!("{ATTACHMENTS}/{tried}"));
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -80,6 +93,11 @@ impl Drop for TurnFiles {
             && let Err(error) = fs::remove_dir_all(&self.folder)
         {
             tracing::warn!(%error, "the pictures of a turn cannot be removed");
+        }
+        for path in &self.attachments {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::warn!(%error, "an attachment of a turn that did not begin cannot be removed");
+            }
         }
     }
 }
@@ -111,8 +129,9 @@ mod tests {
     #[test]
     fn attachments_get_plain_names_and_replace_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let files = TurnFiles::new(folder.path().join("pictures"));
-        let add = |name: &str, content: &[u8]| files.add_attachment(folder.path(), name, content).unwrap();
+        let mut files = TurnFiles::new(folder.path().join("pictures"));
+        let mut add =
+            |name: &str, content: &[u8]| files.add_attachment(folder.path(), name, content).unwrap();
         assert_eq!(add("a.txt", b"1"), "attachments/a.txt");
         assert_eq!(add("a.txt", b"2"), "attachments/2-a.txt");
         assert_eq!(add("../../etc/passwd", b"3"), "attachments/etcpasswd");
@@ -121,11 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn only_attachments_that_the_agent_knows_of_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = || fs::read_dir(folder.path().join(ATTACHMENTS)).unwrap().count();
+        let mut files = TurnFiles::new(folder.path().join("pictures"));
+        files.add_attachment(folder.path(), "a.txt", b"1").unwrap();
+        drop(files);
+        assert_eq!(left(), 0);
+        let mut files = TurnFiles::new(folder.path().join("pictures"));
+        assert_eq!(files.add_attachment(folder.path(), "a.txt", b"1").unwrap(), "attachments/a.txt");
+        files.keep_attachments();
+        drop(files);
+        assert_eq!(left(), 1);
+    }
+
+    #[test]
     fn a_folder_takes_any_number_of_files_with_one_name() {
         let folder = tempfile::tempdir().unwrap();
-        let files = TurnFiles::new(folder.path().join("pictures"));
+        let mut files = TurnFiles::new(folder.path().join("pictures"));
         let count = NUMBERED + 2 * RANDOM;
-        let add =
+        let mut add =
             |number: usize| files.add_attachment(folder.path(), "picture.png", number.to_string().as_bytes());
         let paths: Vec<_> = (0..count).map(|number| add(number).unwrap()).collect();
         for (number, path) in paths.iter().enumerate() {
@@ -139,7 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.path().join(ATTACHMENTS)).unwrap();
-        let files = TurnFiles::new(folder.path().join("pictures"));
+        let mut files = TurnFiles::new(folder.path().join("pictures"));
         assert!(files.add_attachment(folder.path(), "a", b"1").is_err());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }

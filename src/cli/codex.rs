@@ -31,7 +31,7 @@ pub enum CodexCommand {
     },
     /// Have codex run the turns of an agent, from its next message on; or bring codex' configuration up to date
     #[command(
-        after_help = "Needs codex 0.125 or newer on this machine (npm install -g @openai/codex), logged in with `codex login`. Writes\nTalaria's MCP servers into $CODEX_HOME/config.toml, between two markers; everything else in that file stays as it\nis. Run it again after a change of `mcp_servers`. Only an agent at OpenAI's own address, or one with `runtime:` in\nits entry, can be switched; for one of `kind: codex` only the file is written. Running turns end as they began.\n\nExamples:\n  talaria codex on --dry-run        what would be written\n  talaria codex on\n  talaria codex on --agent small"
+        after_help = "Needs codex 0.125 or newer on this machine (npm install -g @openai/codex), logged in with `codex login`; nothing\nbelow 0.166 was run by us. Writes Talaria's MCP servers into $CODEX_HOME/config.toml, between two markers; everything else in that file stays as it\nis. Run it again after a change of `mcp_servers`. Only an agent at OpenAI's own address, or one with `runtime:` in\nits entry, can be switched; for one of `kind: codex` only the file is written. Running turns end as they began.\n\nExamples:\n  talaria codex on --dry-run        what would be written\n  talaria codex on\n  talaria codex on --agent small"
     )]
     On {
         /// The agent [default: the default agent, or the only one that codex can run]
@@ -160,7 +160,10 @@ fn show_switched(switched: &SwitchedRuntime) -> String {
                  `agents.{agent}.access` lets others in."
             );
         }
-        text.push_str("Codex has an account of its own: `codex login` logs it in.\n");
+        text.push_str(match switched.logged_out {
+            true => "Codex is not logged in, so it answers nothing yet: run `codex login` as the user who runs Talaria.\n",
+            false => "Codex has an account of its own: `codex login` logs it in.\n",
+        });
     }
     text
 }

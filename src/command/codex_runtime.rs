@@ -84,6 +84,11 @@ async fn switch(task: &CommandTask, to: AgentRuntime) -> Result<Vec<LocalizedTex
         lines.push(TextKey::RuntimeVersion.with("version", codex.version.to_string()));
         lines.extend(report.migration.lines());
         lines.extend(on_codex(&state));
+        // Codex has an account of its own in any case.
+        lines.push(match report.is_logged_out {
+            true => TextKey::RuntimeLoggedOut.into(),
+            false => TextKey::RuntimeLogin.into(),
+        });
     }
     Ok(lines)
 }
@@ -105,7 +110,6 @@ fn on_codex(state: &RuntimeState) -> Vec<LocalizedText> {
     if state.narrows_access {
         lines.push(TextKey::RuntimeNarrows.with("name", state.agent.as_str()));
     }
-    lines.push(TextKey::RuntimeLogin.into());
     lines
 }
 

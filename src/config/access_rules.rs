@@ -11,8 +11,10 @@ use talaria_platform::{AddressedWhen, AuthorProof, PeopleTraits, PlatformKind, R
 use super::ConfigError;
 use super::document::ConfigDocument;
 use super::env::EnvReader;
+use super::resolve::filled;
 use super::suggest::did_you_mean;
 use super::value::{TimeOfDay, TimeSpan, WholeNumber};
+use super::workspace::absolute_folder;
 use super::yaml_lines::KeyedMapping;
 use crate::access::{AccessLists, AccessPolicy};
 use crate::chat_command::ChatCommand;
@@ -95,6 +97,8 @@ pub(super) struct PlaceSection {
     mention: Option<AddressedWhen>,
     /// The agent that answers here, by its name. Default: the default agent.
     agent: Option<String>,
+    /// The folder in which an agent of kind `codex` or `acp` works for this room. Default: as its entry says.
+    folder: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -286,7 +290,8 @@ fn places(
 ) -> Result<HashMap<RoomId, PlaceRules>, ConfigError> {
     let mut places = HashMap::new();
     for (room, place) in written {
-        let KeyedMapping(PlaceSection { busy, people, mention: _, agent }) = place.unwrap_or_default();
+        let KeyedMapping(PlaceSection { busy, people, mention: _, agent, folder }) =
+            place.unwrap_or_default();
         let people = match people {
             Some(people) => {
                 Some(ids(document, &["platforms", name, "places", &room, "people"], people, traits)?)
@@ -317,7 +322,17 @@ fn places(
             Some(Some(agent)) => Some(agent),
             None => None,
         };
-        let rules = PlaceRules { busy: busy.map(BusyPolicy::from), access, agent };
+        // Whether it reaches files of ours is checked when all of those are known.
+        let folder = match filled(folder).map(|folder| absolute_folder(&folder)) {
+            Some(Err((what, hint))) => {
+                let path = ["platforms", name, "places", &room, "folder"];
+                let (key, place) = (path.join("."), document.place(&path));
+                return Err(ConfigError::new(format!("`{key}` {what} {place}")).hint(hint));
+            }
+            Some(Ok(folder)) => Some(folder),
+            None => None,
+        };
+        let rules = PlaceRules { busy: busy.map(BusyPolicy::from), access, agent, folder };
         if rules != PlaceRules::default() {
             places.insert(RoomId::new(room), rules);
         }

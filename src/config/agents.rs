@@ -325,10 +325,17 @@ impl ConfigResolver<'_> {
         for (account, account_rules) in &rules.accounts {
             let rooms: BTreeMap<_, _> = account_rules.places.iter().collect();
             for (room, place) in rooms {
-                let Some(agent) = &place.agent else { continue };
-                if !agents.entries.contains_key(agent) {
-                    let path = ["platforms", account.as_str(), "places", room.as_str(), "agent"];
-                    self.unknown_agent(&path, agent.as_str(), agents);
+                let path = |key| ["platforms", account.as_str(), "places", room.as_str(), key];
+                if let Some(agent) = place.agent.as_ref().filter(|agent| !agents.entries.contains_key(*agent))
+                {
+                    self.unknown_agent(&path("agent"), agent.as_str(), agents);
+                }
+                let takes_folder =
+                    |name: &AgentName| agents.entries.get(name).is_some_and(AgentSettings::can_take_folder);
+                if place.folder.is_some() && !agents.entries.keys().any(takes_folder) {
+                    let key = path("folder").join(".");
+                    self.warnings
+                        .push(format!("`{key}` has no effect, because no agent is a codex or speaks ACP"));
                 }
             }
         }

@@ -106,7 +106,7 @@ pub(super) fn resolve(
     if has_all_agents {
         resolver.check_servers(&agents, &mcp_servers);
     }
-    resolver.check_workspaces(&agents, &skills_dir);
+    resolver.check_workspaces(&agents, &rules, &skills_dir);
     rules.words = language::read(file.language.as_deref(), &file.words, document, &mut resolver.errors);
     let log = resolver.log(file.log.level);
     if resolver.errors.is_empty() {

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
+use talaria_platform::{AccountId, RoomId};
 
 use super::agents::{AgentSettings, AgentsConfig};
 use super::env;
@@ -14,10 +16,10 @@ use super::tool_settings::{
     BudgetConfig, BuiltinTool, McpSelection, McpServerConfig, ReviewConfig, TerminalConfig,
 };
 use super::value::{TimeSpan, WholeNumber};
-use super::workspace::{WorkspaceConflict, workspace_conflict};
+use super::workspace::{WorkspaceConflict, absolute_folder, workspace_conflict};
 use super::{ConfigError, ModelConfig};
 use crate::ids::AgentName;
-use crate::rules::AgentRuntime;
+use crate::rules::{AccountRules, AgentRuntime, Rules};
 
 /// Most tokens of a budget. Far beyond use, and within a number of 32 bits.
 const MOST_TOKENS: usize = 4_000_000_000;
@@ -70,21 +72,9 @@ impl ConfigResolver<'_> {
     /// the file do. `None` if none is written, or with an error.
     pub(super) fn folder(&mut self, path: &[&str], written: Option<String>) -> Option<PathBuf> {
         let written = filled(written)?;
-        let fault = if written == "~" || written.starts_with("~/") {
-            Some((
-                "begins with `~`, which only a shell replaces",
-                "write the whole path, for example `/home/ann/agent`",
-            ))
-        } else if written.contains(char::is_control) {
-            Some(("is not a path", "write the whole path on one line"))
-        } else {
-            None
-        };
-        match (fault, std::path::absolute(&written)) {
-            (None, Ok(folder)) => Some(folder),
-            (fault, _) => {
-                let (what, hint) =
-                    fault.unwrap_or(("is not a path", "write the whole path, for example `/home/ann/agent`"));
+        match absolute_folder(&written) {
+            Ok(folder) => Some(folder),
+            Err((what, hint)) => {
                 let place = self.place(path);
                 self.errors.push(ConfigError::new(format!("`{}` {what}{place}", path.join("."))).hint(hint));
                 None
@@ -203,26 +193,40 @@ impl ConfigResolver<'_> {
     }
 
     /// Refuses workspaces that reach files of ours. Runs last, when all files that hold keys are known.
-    pub(super) fn check_workspaces(&mut self, agents: &AgentsConfig, skills_dir: &Path) {
+    pub(super) fn check_workspaces(&mut self, agents: &AgentsConfig, rules: &Rules, skills_dir: &Path) {
         let config = self.document.map(|document| document.path().to_owned());
         let mut ours = vec![self.home.to_owned(), skills_dir.to_owned()];
         ours.extend(config.into_iter().chain(self.secret_files.iter().cloned()));
         // Each session of an agent that is a program has a folder of its own in there, and writes nothing beside it.
         let own = [self.home.join("codex"), self.home.join("acp")];
-        let folders = |(name, settings): (&AgentName, &AgentSettings)| {
-            let folders = settings.workspaces().into_iter().map(|(key, folder)| (key, folder.to_owned()));
-            folders.map(|(key, folder)| (name.clone(), key, folder)).collect::<Vec<_>>()
+        let of_agent = |(name, settings): (&AgentName, &AgentSettings)| {
+            let folders = settings.workspaces().into_iter();
+            let path = |key: &str| ["agents", name.as_str(), key].map(str::to_owned).to_vec();
+            folders.map(|(key, folder)| (path(key), folder.to_owned())).collect::<Vec<_>>()
         };
-        for (name, key, folder) in agents.entries.iter().flat_map(folders) {
+        let of_account = |(account, rules): (&AccountId, &Arc<AccountRules>)| {
+            let rooms: BTreeMap<_, _> = rules.places.iter().collect();
+            let path = |room: &RoomId| {
+                ["platforms", account.as_str(), "places", room.as_str(), "folder"].map(str::to_owned).to_vec()
+            };
+            let folders =
+                rooms.into_iter().filter_map(|(room, place)| Some((path(room), place.folder.clone()?)));
+            folders.collect::<Vec<_>>()
+        };
+        let accounts: BTreeMap<_, _> = rules.accounts.iter().collect();
+        let of_accounts = accounts.into_iter().flat_map(of_account);
+        let folders: Vec<_> = agents.entries.iter().flat_map(of_agent).chain(of_accounts).collect();
+        for (path, folder) in folders {
             if own.iter().any(|own| folder.starts_with(own)) {
                 continue;
             }
             let Some(conflict) = workspace_conflict(&folder, ours.iter().map(PathBuf::as_path)) else {
                 continue;
             };
-            let place = self.place(&["agents", name.as_str(), key]);
+            let path: Vec<_> = path.iter().map(String::as_str).collect();
+            let (key, place) = (path.join("."), self.place(&path));
             self.errors.push(
-                ConfigError::new(format!("`agents.{name}.{key}` {conflict}{place}")).hint(match conflict {
+                ConfigError::new(format!("`{key}` {conflict}{place}")).hint(match conflict {
                     WorkspaceConflict::Root | WorkspaceConflict::Inside(_) => {
                         "the tools of the agent could change Talaria itself; name a folder of its own, such as \
                          `/srv/agent`"

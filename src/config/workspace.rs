@@ -39,6 +39,19 @@ impl fmt::Display for WorkspaceConflict {
     }
 }
 
+/// A folder as a person wrote it, as an absolute path. A relative path begins in the current folder, as all paths of the
+/// file do. The error says what is wrong, and the next step.
+pub fn absolute_folder(written: &str) -> Result<PathBuf, (&'static str, &'static str)> {
+    const WHOLE: &str = "write the whole path, for example `/home/ann/agent`";
+    if written == "~" || written.starts_with("~/") {
+        return Err(("begins with `~`, which only a shell replaces", WHOLE));
+    }
+    if written.contains(char::is_control) {
+        return Err(("is not a path", "write the whole path on one line"));
+    }
+    std::path::absolute(written).map_err(|_| ("is not a path", WHOLE))
+}
+
 /// Why `workspace` cannot be one beside our own files and folders; `None` if it can. Neither it nor they need exist.
 pub fn workspace_conflict<'a>(
     workspace: &Path,

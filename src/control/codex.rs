@@ -111,6 +111,8 @@ pub struct SwitchedRuntime {
     pub codex: Option<CodexProgram>,
     /// Report about codex' configuration, if it was switched on.
     pub configuration: Option<ConfigurationView>,
+    /// Codex was switched on and says that it has no login, without which it answers nothing.
+    pub logged_out: bool,
 }
 
 /// Report about codex' configuration.
@@ -201,6 +203,7 @@ async fn switch(
     };
     let RuntimeChange { before, state, enabled } = change;
     let (codex, configuration) = enabled.unzip();
+    let logged_out = configuration.as_ref().is_some_and(|report| report.is_logged_out);
     Ok(Json(SwitchedRuntime {
         agent: agent.to_string(),
         before,
@@ -212,6 +215,7 @@ async fn switch(
         narrows_access: state.narrows_access,
         codex: codex.as_ref().map(CodexProgram::from),
         configuration: configuration.map(|report| ConfigurationView::of(report, dry_run)),
+        logged_out,
     }))
 }
 
@@ -290,12 +294,8 @@ fn refused(agent: &AgentName, refusal: RuntimeRefusal) -> CommandError {
             CommandError::new(StatusCode::CONFLICT, error.to_string(), error.hint())
         }
         RuntimeRefusal::Store(error) => CommandError::store(&error),
-        RuntimeRefusal::Busy => CommandError::new(
-            StatusCode::CONFLICT,
-            "an answer is still running",
-            "wait for it, or stop it with `talaria stop-turn`",
-        ),
-        RuntimeRefusal::Broken => CommandError::new(
+        // Our permit refuses nothing: running turns end as they began.
+        RuntimeRefusal::Busy | RuntimeRefusal::Broken => CommandError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "a bug interrupted the switch, which may have taken effect all the same",
             "look at the log; `talaria codex status` shows what holds now",
@@ -356,7 +356,7 @@ fn audit(tx: &Tx<'_>, agent: &AgentName, runtime: AgentRuntime) -> store::Result
 
 impl ConfigurationView {
     fn of(report: EnableReport, dry_run: bool) -> Self {
-        let EnableReport { file, block, migration } = report;
+        let EnableReport { file, block, migration, is_logged_out: _ } = report;
         // In the language of the log: these are for the operator.
         let lines: Vec<_> = migration.lines().iter().map(ToString::to_string).collect();
         let MigrationReport { outcome, migrated, clashes, skipped_servers, skipped_keys, .. } = migration;

@@ -177,6 +177,7 @@ texts! {
     RuntimeUnavailable "runtime_unavailable" Part []
     RuntimeNarrows "runtime_narrows" Part ["name"]
     RuntimeLogin "runtime_login" Part []
+    RuntimeLoggedOut "runtime_logged_out" Part []
     RuntimeProxy "runtime_proxy" Part []
     RuntimeAlwaysCodex "runtime_always_codex" Part ["name"]
     RuntimeOwnProgram "runtime_own_program" Part ["name"]

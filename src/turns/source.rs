@@ -4,6 +4,7 @@
 //! compiler names only the places that match on [`TurnSource`]: for a new variant, also search for `source.room()` and
 //! `source.app()`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use talaria_platform::{PlaceLifetime, SendKey, UserId, spawn_task};
@@ -232,6 +233,12 @@ pub(super) fn describe(source: &TurnSource, turn: &mut AgentTurn) {
 pub(super) fn replaces_system(source: &TurnSource) -> bool {
     let forge = source.app().and_then(|request| request.forge.as_ref());
     forge.is_some_and(|forge| forge.replaces_system)
+}
+
+/// The folder in which a program works for the room, if it has one of its own. A request over HTTP brings its folder.
+pub(super) fn folder(source: &TurnSource, rules: &Rules) -> Option<PathBuf> {
+    let question = source.room()?;
+    rules.accounts.get(&question.account)?.folder_in(&question.place.room).cloned()
 }
 
 /// The model that the source asks for, besides one that was chosen for the session.

@@ -106,6 +106,8 @@ impl Turns {
     ) -> AgentTurn {
         let (context, fallback_context) = self.contexts(row);
         let own = self.agent_of(row);
+        // For an agent that works in none, it would keep the fallback from answering.
+        let folder = source::folder(&row.source, &self.live.now()).filter(|_| own.agent.about().takes_folder);
         let mut turn = AgentTurn {
             id: row.id.clone(),
             agent: own.name,
@@ -137,7 +139,7 @@ impl Turns {
             without_fallback: false,
             // The surface that asked sets it in `source::describe`.
             wants_raw: false,
-            folder: None,
+            folder,
             scratch: AgentScratch::default(),
         };
         source::describe(&row.source, &mut turn);

@@ -33,6 +33,8 @@ pub struct CodexOptions {
     pub tables: String,
     /// Whether agents beside a turn are left as codex has them: on.
     pub agents: bool,
+    /// Whether goals are left as codex has them: on.
+    pub goals: bool,
 }
 
 /// A home folder.
@@ -54,7 +56,7 @@ impl CodexHome {
         }
         let catalogue = home.path().join("models.json");
         fs::write(&catalogue, catalogue_bytes()).unwrap();
-        let CodexOptions { root, features, tables, agents } = options;
+        let CodexOptions { root, features, tables, agents, goals } = options;
         let agents = if *agents { "" } else { "[agents]\nenabled = false" };
         let config = format!(
             r#"model_catalog_json = "{}"
@@ -82,7 +84,7 @@ remote_plugin = false
 remote_control = false
 memories = false
 daemon_auto_start = false
-goals = false
+goals = {goals}
 {features}
 {tables}
 "#,

@@ -27,8 +27,14 @@ pub struct DirectCodex {
 impl DirectCodex {
     /// Starts one and shakes hands.
     pub async fn start(home: &CodexHome) -> Self {
+        Self::start_with(home, &[]).await
+    }
+
+    /// Starts one with these further arguments, and shakes hands.
+    pub async fn start_with(home: &CodexHome, args: &[&str]) -> Self {
         let mut child = Command::new(home.program())
             .arg("app-server")
+            .args(args)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", home.path())

@@ -137,6 +137,40 @@ async fn a_turn_that_has_not_begun_is_interrupted_without_its_id() {
 }
 
 #[tokio::test]
+async fn with_goals_switched_off_no_turn_follows_by_itself() {
+    let model = Upstream::plain().await;
+    let home = CodexHome::new(&model.url(), &CodexOptions { goals: true, ..CodexOptions::default() });
+    let started =
+        |messages: &[Value]| messages.iter().filter(|message| message["method"] == "turn/started").count();
+    let without_goals = ["-c", "features.goals=false"];
+
+    // As codex is: it goes on by itself, turn after turn.
+    let mut codex = DirectCodex::start(&home).await;
+    let thread = codex.starts_thread(json!({})).await;
+    let goal = json!({ "objective": "count to ten" });
+    model.answers(calls("create_goal", &goal)).answers(says(["One."])).answers(says_half("Two"));
+    assert_eq!(started(&codex.turn(&thread, "count", &Value::Null).await), 1);
+    while codex.next().await["method"] != "turn/started" {}
+    codex.ends().await;
+    model.forgets_answers();
+
+    // The goal of the thread sleeps in a process without goals.
+    let before = model.prompts().len();
+    let mut codex = DirectCodex::start_with(&home, &without_goals).await;
+    codex.resumes(&thread).await;
+    model.answers(says(["Hello."]));
+    assert_eq!(started(&codex.turn(&thread, "hi", &Value::Null).await), 1);
+    codex.calls("thread/loaded/list", json!({})).await.unwrap();
+    while let Some(message) = codex.next_seen() {
+        assert_ne!(message["method"], "turn/started");
+    }
+    let prompts = model.prompts();
+    assert_eq!(prompts.len(), before + 1);
+    assert!(!offered(&prompts[before]).contains(&"create_goal".to_owned()));
+    codex.ends().await;
+}
+
+#[tokio::test]
 async fn a_second_turn_joins_the_one_that_runs() {
     let (model, _home, mut codex) = started().await;
     let thread = codex.starts_thread(json!({})).await;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::codex_home::CodexOptions;
 use crate::it::upstream::Gate;
-use crate::responses::{calls, says, says_behind, thinks_and_says, told};
+use crate::responses::{calls, offered, says, says_behind, thinks_and_says, told};
 use crate::scene::{Scene, SceneSetup, completion, text_of};
 
 /// The smallest picture.
@@ -25,6 +25,19 @@ async fn two_turns_in_a_room_are_one_conversation() {
     scene.assert_only_responses();
     scene.gateway_ends_by(rustix::process::Signal::TERM).await;
     scene.nothing_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_model_gets_no_goals_although_codex_has_them() {
+    let codex = CodexOptions { goals: true, ..CodexOptions::default() };
+    let scene = Scene::with(SceneSetup { codex, ..SceneSetup::default() }).await;
+    scene.model.answers(calls("create_goal", &json!({ "objective": "count" }))).answers(says(["I cannot."]));
+    assert_eq!(scene.turn("count to ten").await, "I cannot.");
+    let prompts = scene.model.prompts();
+    assert!(!offered(&prompts[0]).contains(&"create_goal".to_owned()), "{:?}", offered(&prompts[0]));
+    scene.model.answers(says(["Hello."]));
+    assert_eq!(scene.turn("hello").await, "Hello.");
+    assert_eq!(scene.model.prompts().len(), 3, "no turn came by itself\n{scene}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 mod asking;
 pub mod bad_peers;
 mod deadline;
+mod foreign_turns;
 mod log_lines;
 mod ours;
 mod own_server;

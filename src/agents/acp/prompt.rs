@@ -41,7 +41,7 @@ pub fn prompt_blocks(
     request: &PromptRequest,
     words: PromptWords<'_>,
     abilities: &AgentAbilities,
-    files: &TurnFiles,
+    files: &mut TurnFiles,
     cwd: &Path,
 ) -> io::Result<Vec<Value>> {
     let text = |text: &str| json!({ "type": "text", "text": text });
@@ -74,7 +74,7 @@ pub fn prompt_blocks(
 }
 
 /// Puts a file into the folder of the session, and says where it is.
-fn kept_file(files: &TurnFiles, cwd: &Path, name: &str, data: &str) -> io::Result<String> {
+fn kept_file(files: &mut TurnFiles, cwd: &Path, name: &str, data: &str) -> io::Result<String> {
     Ok(match BASE64_STANDARD.decode(data) {
         Ok(content) => {
             let kept = files.add_attachment(cwd, name, &content)?;
@@ -134,8 +134,8 @@ mod tests {
     }
 
     fn blocks(words: PromptWords<'_>, abilities: &AgentAbilities, folder: &Path) -> Vec<Value> {
-        let files = TurnFiles::new(folder.join("pictures"));
-        prompt_blocks(&request(), words, abilities, &files, folder).unwrap()
+        let mut files = TurnFiles::new(folder.join("pictures"));
+        prompt_blocks(&request(), words, abilities, &mut files, folder).unwrap()
     }
 
     #[test]

@@ -64,9 +64,9 @@ impl TurnRun<'_> {
             context: if context_hash == report.context { "" } else { &request.context },
             history: if is_new { &request.history } else { &[] },
         };
-        let files = TurnFiles::new(folder.clone());
+        let mut files = TurnFiles::new(folder.clone());
         let blocks =
-            prompt_blocks(&request, words, &process.abilities, &files, &folder).map_err(|error| {
+            prompt_blocks(&request, words, &process.abilities, &mut files, &folder).map_err(|error| {
                 tracing::error!(%error, "the attachments of a prompt cannot be stored");
                 AgentError::new(AgentErrorKind::Refused, TextKey::BrokeCodexFolder)
             })?;
@@ -86,6 +86,7 @@ impl TurnRun<'_> {
             session.is_begun = true;
         }
         // The agent gets it now.
+        files.keep_attachments();
         drop((prepared, request));
         self.follow(pooled, before, &blocks).await
     }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::account::AccountState;
+use super::binary::CodexVersion;
 use super::link::CodexLink;
 use super::servers::CodexServers;
 use super::start::{self, StartError};
@@ -56,6 +57,8 @@ struct ServerState {
     failures: u64,
     /// The rules of the thread that was opened last.
     policy: Option<EffectivePolicy>,
+    /// Version of the process that ran last, if it told one.
+    version: Option<CodexVersion>,
 }
 
 /// The use of a running process by one turn. The process is not ended for idleness before it is dropped.
@@ -83,6 +86,7 @@ impl AppServer {
             failed: None,
             failures: 0,
             policy: None,
+            version: None,
         };
         let shared = ServerShared {
             config,
@@ -140,6 +144,11 @@ impl AppServer {
         state.failed = None;
     }
 
+    /// Version of the process that ran last, if it told one.
+    pub fn version(&self) -> Option<CodexVersion> {
+        self.shared.state.lock().version
+    }
+
     /// The account and its limits, as far as codex has told them.
     pub fn account(&self) -> AccountState {
         self.shared.account.lock().clone()
@@ -184,6 +193,7 @@ impl ServerShared {
         {
             let mut state = self.state.lock();
             state.link = Some(link.clone());
+            state.version = link.version;
             state.users = users.clone();
         }
         let servers = self.servers.clone();
@@ -222,9 +232,11 @@ impl ServerShared {
     }
 
     fn died(&self, link: &Arc<CodexLink>, failure: &ProcessFailure) {
-        tracing::error!(%failure, "codex ended by itself");
+        let failure = failure.clone();
+        let error = if link.is_stuck() { StartError::Stuck(failure) } else { StartError::Died(failure) };
+        tracing::error!(%error, "codex is gone");
         self.forget(link);
-        self.postpone(Arc::new(StartError::Died(failure.clone())));
+        self.postpone(Arc::new(error));
     }
 
     fn forget(&self, link: &Arc<CodexLink>) {

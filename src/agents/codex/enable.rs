@@ -2,6 +2,7 @@
 //!
 //! A failure is part of the report and never keeps the agent from being switched: codex works without our entries.
 
+mod login;
 mod plugin_list;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use super::migration::{
 use super::servers::CodexServers;
 use crate::agents::process::ProcessHost;
 use crate::config::{CodexConfig, Config, McpServerConfig};
+
+pub use login::{lacks_login, read_config};
 
 /// Ending of the path of a running program whose file was replaced, as Linux writes it.
 const REPLACED: &str = " (deleted)";
@@ -57,6 +60,8 @@ pub struct EnableReport {
     pub block: String,
     /// The result for each entry of ours.
     pub migration: MigrationReport,
+    /// Codex says that it has no login, and it would answer with its own account.
+    pub is_logged_out: bool,
 }
 
 impl EnableSources {
@@ -86,7 +91,7 @@ impl SharedCodexHome {
         let Some(folder) = codex_folder(&self.agent.codex) else {
             let errors = vec![MigrationError::File(FileProblem::NotAFile)];
             let migration = MigrationReport { errors, ..MigrationReport::default() };
-            return EnableReport { file: None, block: String::new(), migration };
+            return EnableReport { file: None, block: String::new(), migration, is_logged_out: false };
         };
         let wants_plugins = self.agents().any(|agent| agent.codex.plugins);
         let plugins = match &self.sources.host {
@@ -99,7 +104,9 @@ impl SharedCodexHome {
         if let (MigrationOutcome::Written, Some(running)) = (report.outcome, &self.sources.running) {
             running.reload_configuration().await;
         }
-        EnableReport { file: Some(folder.join("config.toml")), block, migration: report }
+        // Of the file as it is now.
+        let is_logged_out = lacks_login(&self.agent.codex, binary).await;
+        EnableReport { file: Some(folder.join("config.toml")), block, migration: report, is_logged_out }
     }
 
     /// Whether the file has nothing of ours yet, although there is something for it.

@@ -6,11 +6,13 @@
 //! nothing is ever allowed by accident.
 
 mod idle_threads;
+mod opening_thread;
+mod thread_news;
 mod unused_thread;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,9 +29,10 @@ use super::wire;
 use crate::agents::jsonrpc::{
     IncomingMessage, RequestId, RpcAnswer, RpcClient, RpcError, RpcFault, RpcIncoming,
 };
-use crate::agents::sorted_json::text_field;
 use crate::util::code_span;
 
+use idle_threads::KEPT;
+use opening_thread::OpeningThread;
 pub use unused_thread::UnusedThread;
 
 /// Time limit of a call that codex answers from memory or from a small file. Calls usually take a few milliseconds; a
@@ -63,6 +66,12 @@ pub struct CodexLink {
     routes: Mutex<HashMap<String, Arc<TurnQueue>>>,
     /// Locked after the routes, where both are.
     threads: Mutex<HashMap<String, LoadedThread>>,
+    /// News of threads that are being opened. Locked after the threads, where both are.
+    opening: Mutex<HashMap<String, OpeningThread>>,
+    /// Threads without a turn that stay loaded.
+    kept: AtomicUsize,
+    /// Set when we end the process because it does not answer or obey.
+    is_stuck: AtomicBool,
     /// Uses of threads so far.
     uses: AtomicU64,
     /// Set once the process may run other tools servers than its configuration tells. Stays until the process is gone.
@@ -91,6 +100,11 @@ impl ThreadRoute {
         self.unused = Some(unused);
     }
 
+    /// Codex is about to open the thread.
+    pub fn opening(&self) {
+        self.link.opening.lock().insert(self.thread.clone(), OpeningThread::default());
+    }
+
     /// Remembers the thread as one that is loaded.
     pub fn loaded(&mut self, loaded: LoadedThread) {
         self.link.add_thread(&self.thread, loaded);
@@ -109,6 +123,7 @@ impl Drop for ThreadRoute {
             }));
             return;
         }
+        self.link.opening.lock().remove(&self.thread);
         self.link.routes.lock().remove(&self.thread);
         self.link.news.send_modify(|count| *count += 1);
         let unanswered = self.queue.leave();
@@ -131,6 +146,9 @@ impl CodexLink {
             version,
             routes: Mutex::default(),
             threads: Mutex::default(),
+            opening: Mutex::default(),
+            kept: AtomicUsize::new(KEPT),
+            is_stuck: AtomicBool::new(false),
             uses: AtomicU64::new(0),
             distrusts_own_server: AtomicBool::new(false),
             news: watch::Sender::new(0),
@@ -154,17 +172,35 @@ impl CodexLink {
         let asked = self.rpc.call("thread/loaded/list", json!({}), ALIVE).await;
         if matches!(asked, Err(RpcError::Deadline)) {
             tracing::error!("codex does not answer any more, and is ended");
-            self.rpc.end().await;
+            self.end_stuck().await;
         }
     }
 
-    /// Learns the account now, and whenever codex says that it has changed. Ends with the process.
+    /// Ends a process that does not answer or obey.
+    async fn end_stuck(&self) {
+        self.is_stuck.store(true, Ordering::SeqCst);
+        self.rpc.end().await;
+    }
+
+    /// Whether the process was ended because it did not answer or obey.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::SeqCst)
+    }
+
+    /// Learns the account and its limits now, and whenever codex says that it has changed. Ends with the process.
     pub async fn follow_account(self: Arc<Self>) {
         loop {
             match self.call("account/read", json!({})).await {
                 Ok(answer) => self.account.lock().read_account(&answer.result),
                 Err(RpcError::Gone(_)) => return,
                 Err(error) => tracing::debug!(%error, "codex does not tell its account"),
+            }
+            // Codex tells the limits by itself only after an answer of the model.
+            match self.call("account/rateLimits/read", Value::Null).await {
+                Ok(answer) => self.account.lock().update_limits(&answer.result),
+                Err(RpcError::Gone(_)) => return,
+                // There are none without a ChatGPT login.
+                Err(error) => tracing::debug!(%error, "codex does not tell the limits of its account"),
             }
             tokio::select! {
                 () = self.account_news.notified() => {}
@@ -215,35 +251,6 @@ impl CodexLink {
         }
     }
 
-    /// Notes what a message says about its thread.
-    fn observe(&self, message: &IncomingMessage) {
-        let params = &message.params;
-        match message.method.as_str() {
-            "account/rateLimits/updated" => return self.account.lock().update_limits(params),
-            "account/updated" => return self.account_news.notify_one(),
-            _ => {}
-        }
-        let Some(thread) = wire::thread_of(params) else { return };
-        let mut threads = self.threads.lock();
-        let Some(state) = threads.get_mut(thread) else { return };
-        match message.method.as_str() {
-            "turn/started" => state.begin_turn(params["turn"]["id"].as_str()),
-            "turn/completed" => state.end_turn(text_field(&params["turn"], "id")),
-            // A thread that was just resumed is idle too, before its turn begins.
-            "thread/status/changed" if params["status"]["type"] == "idle" => {
-                state.active.take_if(|active| matches!(active, ActiveTurn::Running(_)));
-            }
-            "item/completed" if params["item"]["type"] == "contextCompaction" => state.epoch += 1,
-            // An older one is about the thread before it was opened anew.
-            "thread/closed" | "thread/archived" | "thread/deleted" if message.position >= state.since => {
-                threads.remove(thread);
-            }
-            _ => return,
-        }
-        drop(threads);
-        self.news.send_modify(|count| *count += 1);
-    }
-
     /// Takes a thread for a turn. `None` if another has it.
     pub fn attach(self: &Arc<Self>, thread: &str) -> Option<ThreadRoute> {
         let mut routes = self.routes.lock();
@@ -279,13 +286,6 @@ impl CodexLink {
 
     fn next_use(&self) -> u64 {
         self.uses.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Remembers that a thread is loaded.
-    fn add_thread(&self, thread: &str, loaded: LoadedThread) {
-        let mut loaded = loaded;
-        loaded.used = self.next_use();
-        self.threads.lock().insert(thread.to_owned(), loaded);
     }
 
     /// Forgets of every thread whether its tools server is our own.
@@ -335,13 +335,19 @@ impl CodexLink {
         }
     }
 
+    /// Changes what is known of the turn of a thread, if that is loaded, and tells everybody who waits for its end.
+    pub fn change_turn(&self, thread: &str, change: impl FnOnce(&mut LoadedThread)) {
+        self.change_thread(thread, change);
+        self.news.send_modify(|count| *count += 1);
+    }
+
     /// Ids of the loaded threads.
     pub fn thread_ids(&self) -> Vec<String> {
         self.threads.lock().keys().cloned().collect()
     }
 
     /// Waits until no turn runs in a thread. Returns at once if the thread is not loaded, or the process is gone.
-    async fn idle(&self, thread: &str) {
+    pub async fn idle(&self, thread: &str) {
         let mut news = self.news.subscribe();
         while self.thread(thread).is_some_and(|state| state.active.is_some()) && !self.rpc.is_gone() {
             if news.changed().await.is_err() {
@@ -376,7 +382,7 @@ impl CodexLink {
             Ok(_) => {}
             Err(RpcError::Fault(fault)) if wire::has_no_turn(&fault) => {
                 // Another one may have begun since.
-                self.change_thread(thread, |state| _ = state.active.take_if(|current| *current == active));
+                self.change_turn(thread, |state| _ = state.active.take_if(|current| *current == active));
             }
             // The end of the turn may be on the way.
             Err(error @ (RpcError::Fault(_) | RpcError::Deadline)) => {
@@ -386,7 +392,7 @@ impl CodexLink {
         }
         if tokio::time::timeout(INTERRUPT_WAIT, self.idle(thread)).await.is_err() {
             tracing::error!("codex does not end a turn that was interrupted, and is ended itself");
-            self.rpc.end().await;
+            self.end_stuck().await;
         }
     }
 }

@@ -45,9 +45,14 @@ impl LoadedThread {
         Self { policy, since, ..Self::default() }
     }
 
-    /// Notes that a turn runs.
-    pub fn begin_turn(&mut self, id: Option<&str>) {
-        self.active = Some(id.map_or(ActiveTurn::Starting(None), |id| ActiveTurn::Running(id.to_owned())));
+    /// Notes that a turn is about to be started.
+    pub fn start_turn(&mut self) {
+        self.active = Some(ActiveTurn::Starting(None));
+    }
+
+    /// Notes that the turn with this id has begun. False if nobody has started one: codex began it by itself.
+    pub fn begin_turn(&mut self, id: &str) -> bool {
+        self.active.replace(ActiveTurn::Running(id.to_owned())).is_some()
     }
 
     /// Notes the id of the turn that is about to begin.
@@ -89,13 +94,13 @@ mod tests {
     #[test]
     fn a_turn_is_over_by_its_own_end_only() {
         let mut thread = LoadedThread::default();
-        thread.begin_turn(None);
+        thread.start_turn();
         thread.end_turn("old");
         assert_eq!(thread.active, Some(ActiveTurn::Starting(None)));
         thread.name_turn("new");
         thread.end_turn("old");
         assert_eq!(thread.active, Some(ActiveTurn::Starting(Some("new".to_owned()))));
-        thread.begin_turn(Some("new"));
+        assert!(thread.begin_turn("new"));
         thread.end_turn("old");
         assert_eq!(thread.active, Some(ActiveTurn::Running("new".to_owned())));
         thread.end_turn("new");
@@ -103,9 +108,18 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_that_nobody_started_runs_all_the_same() {
+        let mut thread = LoadedThread::default();
+        assert!(!thread.begin_turn("own"));
+        assert_eq!(thread.active, Some(ActiveTurn::Running("own".to_owned())));
+        thread.end_turn("own");
+        assert_eq!(thread.active, None);
+    }
+
+    #[test]
     fn a_turn_that_never_began_is_over_too() {
         let mut thread = LoadedThread::default();
-        thread.begin_turn(None);
+        thread.start_turn();
         thread.name_turn("new");
         thread.end_turn("new");
         assert_eq!(thread.active, None);

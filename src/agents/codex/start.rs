@@ -39,6 +39,9 @@ pub enum StartError {
     /// It ended by itself after its start, and is not started again at once.
     #[error("codex ended by itself: {0}")]
     Died(ProcessFailure),
+    /// It stopped to answer, or did not end a turn that was interrupted, and was ended.
+    #[error("codex did not obey and was ended: {0}")]
+    Stuck(ProcessFailure),
     /// It did not answer the handshake in time, and was ended.
     #[error("codex did not answer in time and was ended: {0}")]
     Silent(ProcessFailure),
@@ -62,6 +65,7 @@ impl StartError {
             Self::TooOld(_) => TextKey::BrokeCodexTooOld,
             Self::Silent(_) => TextKey::BrokeCodexSilent,
             Self::Died(_) => TextKey::BrokeCodexDied,
+            Self::Stuck(_) => TextKey::BrokeCodexNoAnswer,
             Self::System(_) | Self::Exited(_) | Self::Refused(_) => TextKey::BrokeCodexNoStart,
             Self::Ending => {
                 return AgentError::new(
@@ -83,7 +87,7 @@ pub async fn start(
     make_workspace(&config.workspace)?;
     let process = servers.host.spawn(ProcessSpec {
         program: OsString::from(&config.command),
-        args: vec!["app-server".into()],
+        args: wire::APP_SERVER.map(OsString::from).to_vec(),
         env: codex_environment(config),
         cwd: config.workspace.clone(),
         stdin: StdinMode::Piped,

@@ -111,17 +111,15 @@ impl ThreadOpener<'_> {
                 let id = thread.clone();
                 let has_own_server = match has_own_server {
                     Some(known) => known,
-                    None => {
-                        let found = self.has_own_server().await;
-                        self.link.change_thread(thread, |state| state.has_own_server = Some(found));
-                        found
-                    }
+                    None => self.look_for_own_server(thread).await,
                 };
                 return Ok(ResumeEnd::Loaded(OpenThread { id, policy, has_own_server, route }));
             }
             tracing::info!("an approval was revoked or has expired; the thread is opened anew");
             self.link.unload(thread).await.map_err(|error| self.error(&error))?;
         }
+        // News of the thread may come before we have read the answer that it is open.
+        route.opening();
         let deadline = Instant::now() + OTHER_WRITER;
         let mut has_unarchived = false;
         loop {
@@ -188,12 +186,14 @@ impl ThreadOpener<'_> {
         Ok((self.adopt(route, thread, &answer).await?, is_told))
     }
 
-    /// Whether the tools server that a thread in this folder calls by our name is our own.
-    async fn has_own_server(&self) -> bool {
-        has_own_server(self.link, self.config, self.tools_server, self.cwd).await
+    /// Whether the tools server that a loaded thread calls by our name is our own. It is remembered.
+    async fn look_for_own_server(&self, thread: &str) -> bool {
+        let found = has_own_server(self.link, self.config, self.tools_server, self.cwd).await;
+        self.link.change_thread(thread, |state| state.has_own_server = Some(found));
+        found
     }
 
-    /// Remembers a thread that codex has opened for us.
+    /// Remembers a thread that codex has opened for us. At once: from the answer on there may be news of it.
     async fn adopt(
         &self,
         mut route: ThreadRoute,
@@ -202,10 +202,8 @@ impl ThreadOpener<'_> {
     ) -> Result<OpenThread, AgentError> {
         let policy = EffectivePolicy::read(&answer.result);
         self.check_policy(&policy)?;
-        let has_own_server = self.has_own_server().await;
-        let mut loaded = LoadedThread::new(policy.clone(), answer.position);
-        loaded.has_own_server = Some(has_own_server);
-        route.loaded(loaded);
+        route.loaded(LoadedThread::new(policy.clone(), answer.position));
+        let has_own_server = self.look_for_own_server(thread).await;
         Ok(OpenThread { id: thread.to_owned(), policy, has_own_server, route })
     }
 

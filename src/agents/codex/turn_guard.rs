@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::link::CodexLink;
+use super::loaded_thread::LoadedThread;
 use super::servers::CodexServers;
 use crate::agents::jsonrpc::RpcError;
 
@@ -17,7 +18,7 @@ pub struct TurnGuard {
 impl TurnGuard {
     /// Called right before the turn is started.
     pub fn new(link: Arc<CodexLink>, servers: Arc<CodexServers>, thread: &str) -> Self {
-        link.change_thread(thread, |state| state.begin_turn(None));
+        link.change_thread(thread, LoadedThread::start_turn);
         Self { link, servers, thread: thread.to_owned(), is_over: false }
     }
 
@@ -25,7 +26,7 @@ impl TurnGuard {
     pub fn refused(&mut self, error: &RpcError) {
         match error {
             RpcError::Fault(_) | RpcError::TooLarge { .. } => {
-                self.link.change_thread(&self.thread, |state| state.active = None);
+                self.link.change_turn(&self.thread, |state| state.active = None);
                 self.is_over = true;
             }
             RpcError::Deadline | RpcError::Gone(_) => {}
@@ -45,7 +46,7 @@ impl TurnGuard {
 
     /// Codex has reported the end of the turn with this id, perhaps before we had noted it.
     pub fn ended(mut self, turn: &str) {
-        self.link.change_thread(&self.thread, |state| state.end_turn(turn));
+        self.link.change_turn(&self.thread, |state| state.end_turn(turn));
         self.is_over = true;
     }
 }

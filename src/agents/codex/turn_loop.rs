@@ -14,6 +14,7 @@ use super::approvals::{self, ApprovalAnswer, ApprovalContext, ApprovalPolicy, It
 use super::failure::TurnFailure;
 use super::item_steps::StepTracker;
 use super::link::CodexLink;
+use super::loaded_thread::ActiveTurn;
 use super::projector::Projector;
 use super::threads::OpenThread;
 use super::token_count::TokenCount;
@@ -55,6 +56,8 @@ pub enum LoopEnd {
     Halted,
     /// The budget of tokens is used up.
     UsedUp,
+    /// A turn that codex began by itself runs in the thread in its place.
+    Displaced,
     /// Codex ended it before it was complete.
     Interrupted,
     /// It failed at codex or at its provider.
@@ -176,6 +179,7 @@ impl<'a> TurnLoop<'a> {
     /// Lets codex summarise the conversation, which is too long for the model. False if it did not.
     pub async fn compact(&mut self, mut guard: TurnGuard) -> bool {
         self.show_notice(Some(TextKey::CodexCompacts));
+        let stop = self.run.stop;
         let epoch = self.link.thread(self.thread).map_or(0, |state| state.epoch);
         let compacting = async {
             let params = json!({ "threadId": self.thread });
@@ -189,6 +193,10 @@ impl<'a> TurnLoop<'a> {
             while let QueueItem::Message(message) = self.queue.next().await {
                 let turn = message.params["turn"]["id"].as_str().map(str::to_owned);
                 self.link.refuse(message.request).await;
+                if message.method == "thread/tokenUsage/updated" {
+                    // The summary costs too. A budget that it uses up ends the next turn, not this one.
+                    let _ = self.count(&message.params["tokenUsage"]);
+                }
                 match (message.method.as_str(), turn) {
                     ("turn/started", Some(turn)) => begun = Some(turn),
                     ("turn/completed", Some(turn)) if begun.as_ref() == Some(&turn) => {
@@ -202,7 +210,7 @@ impl<'a> TurnLoop<'a> {
             ended = tokio::time::timeout(COMPACTION, compacting) => if ended.is_err() {
                 tracing::warn!("codex takes too long to summarise the conversation");
             },
-            () = self.run.stop.cancelled() => {}
+            () = stop.cancelled() => {}
         }
         self.show_notice(None);
         self.link.thread(self.thread).is_some_and(|state| state.epoch > epoch)
@@ -216,7 +224,12 @@ impl<'a> TurnLoop<'a> {
             return None;
         }
         let of_turn = params["turnId"].as_str().or_else(|| params["turn"]["id"].as_str());
-        if of_turn.is_some_and(|turn| turn != self.turn) {
+        if let Some(turn) = of_turn.filter(|turn| *turn != self.turn) {
+            if method == "turn/started" && self.is_running(turn) {
+                // Our prompt went into that turn, if anywhere: the end of our own might never come.
+                tracing::error!("codex runs a turn of its own in place of ours, and it is ended");
+                return Some(LoopEnd::Displaced);
+            }
             // A command of an earlier turn may end much later.
             let method = code_span(method, WORD);
             tracing::debug!(method, "a message belongs to another turn of the thread");
@@ -259,6 +272,12 @@ impl<'a> TurnLoop<'a> {
             _ => {}
         }
         None
+    }
+
+    /// Whether the turn with this id runs in the thread.
+    fn is_running(&self, turn: &str) -> bool {
+        let active = self.link.thread(self.thread).and_then(|state| state.active);
+        active == Some(ActiveTurn::Running(turn.to_owned()))
     }
 
     /// Takes an item that ended.
@@ -334,6 +353,14 @@ impl<'a> TurnLoop<'a> {
     /// Begins to answer a request of codex.
     async fn begin_answer(&mut self, message: IncomingMessage) {
         let Some(id) = message.request.clone() else { return };
+        let of_turn = text_field(&message.params, "turnId");
+        // Input for a command that an earlier turn left behind may be asked for in the name of that turn.
+        let is_ours = of_turn.is_empty() || of_turn == self.turn || message.params["kind"] == "writeStdin";
+        if !is_ours {
+            let method = code_span(&message.method, WORD);
+            tracing::warn!(method, "a request belongs to another turn of the thread and is refused");
+            return self.link.refuse([id]).await;
+        }
         if self.requests.is_full() {
             let refusal = RpcFault::new(TOO_MANY, "too many requests wait for an answer");
             self.run.out.emit(TurnEvent::Remark(TextKey::AskTooMany.into()));

@@ -102,10 +102,7 @@ impl TurnRun<'_> {
             None => None,
             Some(report) => match tokio::time::timeout(EARLIER_TURN, link.claim(&report.thread)).await {
                 Ok(route) => Some((report, route)),
-                Err(_) => {
-                    let busy = AgentErrorKind::Busy { after: None, rate_limited: false };
-                    return Err(AgentError::new(busy, TextKey::BrokeCodexEarlier));
-                }
+                Err(_) => return Err(earlier_turn()),
             },
         };
         let mut extra: Vec<_> =
@@ -125,7 +122,11 @@ impl TurnRun<'_> {
         };
         let thread = opener.open(earlier).await?;
         self.agent.server.note_policy(&thread.policy);
-        Ok(thread)
+        // Codex may have begun a turn by itself as soon as the thread was open, which is being ended.
+        match tokio::time::timeout(EARLIER_TURN, link.idle(&thread.id)).await {
+            Ok(()) => Ok(thread),
+            Err(_) => Err(earlier_turn()),
+        }
     }
 
     /// The turn with the words that the request kept of it.
@@ -165,7 +166,12 @@ impl TurnRun<'_> {
         loop {
             let params = self.turn_params(link, &thread, &request, &input).await;
             let mut guard = TurnGuard::new(link.clone(), self.agent.servers.clone(), &thread.id);
-            let error = match link.call("turn/start", Value::Object(params)).await {
+            let started = link.call("turn/start", Value::Object(params)).await;
+            if !matches!(started, Err(RpcError::Fault(_) | RpcError::TooLarge { .. })) {
+                // It may run.
+                files.keep_attachments();
+            }
+            let error = match started {
                 Ok(answer) => match answer.result["turn"]["id"].as_str() {
                     Some(id) => {
                         guard.named(id);
@@ -243,6 +249,7 @@ impl TurnRun<'_> {
             | LoopEnd::Timeout
             | LoopEnd::Halted
             | LoopEnd::UsedUp
+            | LoopEnd::Displaced
             | LoopEnd::Overflow
             | LoopEnd::Error(_) => {
                 // The router does not wait for a turn that reads no more.
@@ -257,6 +264,7 @@ impl TurnRun<'_> {
             LoopEnd::Timeout => Err(cut_short(TextKey::BrokeCodexTime)),
             LoopEnd::Halted => Err(AgentError::new(AgentErrorKind::CutShort, TextKey::AskHalted)),
             LoopEnd::UsedUp => Err(cut_short(TextKey::BrokeCodexBudget)),
+            LoopEnd::Displaced => Err(cut_short(TextKey::BrokeCodexEarlier)),
             LoopEnd::Interrupted => Err(cut_short(TextKey::BrokeCodexInterrupted)),
             LoopEnd::Overflow => Err(cut_short(TextKey::BrokeNoRoom)),
             LoopEnd::Error(error) => Err(error),
@@ -275,6 +283,12 @@ impl TurnRun<'_> {
             LoopEnd::Failed(failure) => Err(cut_short(failure.words())),
         }
     }
+}
+
+/// The error of a turn while another one still runs in its thread.
+fn earlier_turn() -> AgentError {
+    let busy = AgentErrorKind::Busy { after: None, rate_limited: false };
+    AgentError::new(busy, TextKey::BrokeCodexEarlier)
 }
 
 /// Whether this codex takes words beside the prompt. One that does not tell its version is new.

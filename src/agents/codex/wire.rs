@@ -8,6 +8,12 @@ use super::binary::CodexVersion;
 use crate::agents::jsonrpc::RpcFault;
 use crate::config::{CodexConfig, ProfileSetting};
 
+/// Arguments of codex as a server of ours. Its goals are switched off: for a goal codex begins turns by itself, one after
+/// the other, which no turn of ours owns. Nobody could stop them, answer their requests, or count their tokens. The
+/// setting stands here as well as in each thread, because a goal that a thread has kept from another use begins its turns
+/// as soon as the thread is opened, by the configuration of the process. A codex without goals ignores it.
+pub const APP_SERVER: [&str; 3] = ["app-server", "-c", "features.goals=false"];
+
 /// Notifications that we have no use for, and that may be many.
 const UNUSED: [&str; 6] = [
     "item/commandExecution/terminalInteraction",
@@ -63,11 +69,13 @@ pub fn initialize_params() -> Value {
 /// codex' own configuration decides the rest, but never that another than a person answers its requests.
 ///
 /// Agents that codex starts beside a turn have threads of their own, which no turn of ours owns: nobody could answer
-/// their requests, stop them, or count their tokens. So they are switched off, in the way of each version. Another key
-/// than those that a version knows would keep it from opening any thread.
+/// their requests, stop them, or count their tokens. So they are switched off, in the way of each version, and so are
+/// goals; see [`APP_SERVER`]. Another key than those that a version knows would keep it from opening any thread.
 pub fn thread_params(config: &CodexConfig, cwd: &str, version: Option<CodexVersion>) -> Map<String, Value> {
     let mut params = Map::new();
-    let mut settings = json!({ "features.multi_agent": false, "features.multi_agent_v2": false });
+    let mut settings = json!({
+        "features.multi_agent": false, "features.multi_agent_v2": false, "features.goals": false,
+    });
     if version.is_none_or(|version| version >= AGENTS_SWITCH_SINCE) {
         settings["agents.enabled"] = json!(false);
     }
@@ -204,7 +212,8 @@ mod tests {
         let mut config = CodexConfig::new("/work".into());
         let params = |config: &CodexConfig| Value::Object(thread_params(config, "/w", None));
         let agents = json!({
-            "features.multi_agent": false, "features.multi_agent_v2": false, "agents.enabled": false,
+            "features.multi_agent": false, "features.multi_agent_v2": false, "features.goals": false,
+            "agents.enabled": false,
         });
         let usual = json!({ "cwd": "/w", "approvalsReviewer": "user", "config": agents });
         assert_eq!(params(&config), usual);
@@ -225,7 +234,9 @@ mod tests {
     fn an_old_codex_gets_no_key_that_it_takes_for_a_role() {
         let config = CodexConfig::new("/work".into());
         let version = |minor| Some(CodexVersion { major: 0, minor, patch: 0 });
-        let old = json!({ "features.multi_agent": false, "features.multi_agent_v2": false });
+        let old = json!({
+            "features.multi_agent": false, "features.multi_agent_v2": false, "features.goals": false,
+        });
         assert_eq!(thread_params(&config, "/w", version(138))["config"], old);
         assert_eq!(thread_params(&config, "/w", version(145))["config"]["agents.enabled"], false);
     }

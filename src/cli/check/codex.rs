@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use toml_edit::{Document, Item, TableLike};
 
-use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex, is_logged_in};
+use crate::agents::codex::binary::{CodexBinary, CodexBinaryError, find_codex};
 use crate::agents::codex::codex_environment;
-use crate::agents::codex::enable::{EnableSources, SharedCodexHome, codex_folder};
+use crate::agents::codex::enable::{EnableSources, SharedCodexHome, codex_folder, lacks_login, read_config};
 use crate::agents::codex::migration::MigratedAgent;
 use crate::agents::process::environment::is_secret;
 use crate::config::{
@@ -25,9 +24,6 @@ use crate::rules::AgentRuntime;
 use crate::state_dir::StateDir;
 use crate::store::look as look_into;
 use crate::util::one_line;
-
-/// Largest config.toml that is read, in bytes. People write a few kilobytes.
-const LARGEST: u64 = 1024 * 1024;
 
 /// Characters of a name in codex' configuration that are shown.
 const NAME: usize = 80;
@@ -56,16 +52,16 @@ pub(super) fn look(
         }
     };
     let chosen = runtime.block_on(chosen_runtimes(config, sources));
-    let mut found: BTreeMap<&str, Result<CodexBinary, CodexBinaryError>> = BTreeMap::new();
+    let mut found: BTreeMap<_, Result<CodexBinary, CodexBinaryError>> = BTreeMap::new();
     for user in users(config, &chosen) {
         let command = user.codex.command.as_str();
         let environment = codex_environment(user.codex);
-        let found =
-            found.entry(command).or_insert_with(|| runtime.block_on(find_codex(command, &environment)));
+        let found = found
+            .entry((command, environment.get(OsStr::new("PATH")).cloned()))
+            .or_insert_with(|| runtime.block_on(find_codex(command, &environment)));
         describe(&user, found, &environment, text);
         if let Ok(binary) = found
-            && codex_folder(user.codex).is_some_and(|folder| needs_login(&folder))
-            && runtime.block_on(is_logged_in(binary, &environment)) == Some(false)
+            && runtime.block_on(lacks_login(user.codex, binary))
         {
             let _ = write!(
                 text,
@@ -265,21 +261,10 @@ fn asks_nobody(codex: &CodexConfig, folder: &Path) -> bool {
         || is("default_permissions", ":danger-full-access")
 }
 
-/// Whether codex answers with its own account, because its configuration names no other provider.
-fn needs_login(folder: &Path) -> bool {
-    let text = read_config(folder);
-    Document::parse(text.as_str()).is_ok_and(|document| !document.as_table().contains_key("model_provider"))
-}
-
-/// The text of codex' config.toml; empty if it cannot be read.
-fn read_config(folder: &Path) -> String {
-    let path = folder.join("config.toml");
-    let is_small = fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
-    if is_small { fs::read_to_string(&path).unwrap_or_default() } else { String::new() }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn wanted(toml: &str) -> Vec<(String, String)> {
@@ -302,16 +287,6 @@ mod tests {
             assert_eq!(wanted(odd), [], "{odd}");
         }
         assert!(wanted_variables(Path::new("/nowhere")).is_empty());
-    }
-
-    #[test]
-    fn a_provider_of_somebody_else_needs_no_login() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(needs_login(folder.path()));
-        for (toml, needs) in [("model = 'm'", true), ("model_provider = 'mine'", false), ("= x", false)] {
-            fs::write(folder.path().join("config.toml"), toml).unwrap();
-            assert_eq!(needs_login(folder.path()), needs, "{toml}");
-        }
     }
 
     #[test]

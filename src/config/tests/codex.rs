@@ -113,6 +113,34 @@ fn wrong_values_are_named() {
     assert!(unknown.contains("workspace-write") && unknown.contains("line 2"), "{unknown}");
 }
 
+#[cfg(feature = "testing")]
+#[test]
+fn a_room_has_a_folder_of_its_own_which_must_not_reach_files_of_ours() {
+    let file = |folder: &str, agent: &str| {
+        Scene::new().file(format!(
+            "agents:\n  {agent}\nplatforms:\n  test:\n    socket: /s\n    access: {{admins: ['@root:t']}}\n    \
+             places: {{'!lab': {{folder: {folder}}}}}\n"
+        ))
+    };
+    let coder = "coder: {kind: codex}";
+    let config = file("/srv/garden", coder).load().unwrap();
+    let account = config.rules.accounts.values().next().unwrap();
+    let folder = |room: &str| {
+        account.folder_in(&talaria_platform::RoomId::new(room)).map(|folder| folder.display().to_string())
+    };
+    assert_eq!((folder("!lab").as_deref(), folder("!other")), (Some("/srv/garden"), None));
+    let errors = file("/", coder).errors();
+    assert!(
+        errors.contains("`platforms.test.places.!lab.folder` is the root of the file system"),
+        "{errors}"
+    );
+    let errors = file("'~/garden'", coder).errors();
+    assert!(errors.contains("`platforms.test.places.!lab.folder` begins with `~`"), "{errors}");
+    let warnings =
+        file("/srv/garden", "far: {kind: proxy, url: 'http://127.0.0.1:1'}").load().unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("folder` has no effect")), "{warnings:?}");
+}
+
 #[test]
 fn its_folders_must_not_reach_files_of_ours() {
     let scene = Scene::new();

@@ -46,6 +46,33 @@ async fn a_patch_shows_its_files_and_the_reason() {
 }
 
 #[tokio::test]
+async fn a_request_of_another_turn_is_refused_and_nobody_is_asked() {
+    let request = |kind: &str, turn: &str| {
+        let params = json!({ "threadId": "$thread", "turnId": turn, "kind": kind, "itemId": "call-1",
+            "command": "make", "cwd": "/ws" });
+        let request =
+            json!({ "id": kind, "method": "item/commandExecution/requestApproval", "params": params });
+        Act::repeats(&request, 1)
+    };
+    let acts = [request("command", "another"), request("writeStdin", "an-earlier-one"), Act::waits("gate")];
+    let scene = CodexScene::with(Scenario::default().turn("go", acts)).await;
+    scene.room().says("@ann", "go").await;
+    // Input for a command that an earlier turn left behind.
+    let asked = scene.room().is_asked("make").await;
+    scene.room().says("@ann", &format!("/deny {}", asked.code)).await;
+    scene.comes_to("both are answered", || scene.codex.answers().len() == 2).await;
+    let answers = scene.codex.answers();
+    assert_eq!((&answers[0]["id"], answers[0]["error"].is_null()), (&json!("command"), false));
+    assert_eq!(
+        (&answers[1]["id"], &answers[1]["result"]["decision"]),
+        (&json!("writeStdin"), &json!("decline"))
+    );
+    assert_eq!(scene.room().asked().len(), 1);
+    scene.codex.opens("gate");
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn more_permissions_are_declined_with_a_line_or_asked() {
     let method = "item/permissions/requestApproval";
     let params = json!({ "itemId": "p1", "cwd": "/ws", "reason": "to install it",

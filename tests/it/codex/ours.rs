@@ -58,6 +58,34 @@ async fn an_agent_without_our_tools_gives_its_threads_none() {
 }
 
 #[tokio::test]
+async fn the_version_of_codex_is_known_once_it_runs() {
+    let scene = CodexScene::with(Scenario::default()).await;
+    let version = || scene.gateway.registered().default_agent().program_version();
+    assert_eq!(version(), None);
+    scene.asks("hello", "bot   hello").await;
+    assert_eq!(version().as_deref(), Some("0.169.0"));
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn status_shows_limits_that_codex_tells_only_when_it_is_asked() {
+    let account = json!({ "account": { "type": "chatgpt", "email": "ann@example.org", "planType": "plus" } });
+    let limits = json!({ "rateLimits": { "limitId": "codex", "primary":
+        { "usedPercent": 57, "windowDurationMins": 300, "resetsAt": null } } });
+    let scenario = Scenario::default()
+        .always("account/read", ScriptedAnswer::Result(account))
+        .always("account/rateLimits/read", ScriptedAnswer::Result(limits))
+        .turn("login", [Act::notifies("account/updated", json!({})), Act::says(&["Hi."])]);
+    let scene = CodexScene::with(scenario).await;
+    scene.asks("hello", "bot   hello").await;
+    scene.receives("account/rateLimits/read", 1).await;
+    scene.asks("/status", "57 %").await;
+    scene.asks("login", "Hi.").await;
+    scene.receives("account/rateLimits/read", 2).await;
+    scene.ends().await;
+}
+
+#[tokio::test]
 async fn status_shows_the_account_the_rules_and_the_limits() {
     let account = json!({ "account": { "type": "chatgpt", "email": "ann@example.org", "planType": "plus" } });
     let limits = json!({ "rateLimits": { "limitId": "codex", "primary":

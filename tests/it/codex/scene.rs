@@ -23,14 +23,35 @@ use crate::support::served::{Served, settings};
 /// Longest wait. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// Makes the agents anew, as a reload does.
+type Rebuild = Box<dyn Fn() -> AgentTable + Send>;
+
 /// A room, a gateway, and codex.
 pub struct CodexScene {
     pub codex: ScriptedCodex,
     pub gateway: TestGateway,
     /// The codex processes of the gateway.
     servers: Arc<Mutex<Option<Arc<CodexServers>>>>,
+    /// Makes the agents anew.
+    rebuild: Arc<Mutex<Option<Rebuild>>>,
     /// Holds the folders of the sessions.
     workspace: TempDir,
+}
+
+/// The same parts once more.
+fn shared(services: &AgentServices) -> AgentServices {
+    let AgentServices { store, host, mcp, codex, acp, skills, terminal, hidden, command_slots } = services;
+    AgentServices {
+        store: store.clone(),
+        host: host.clone(),
+        mcp: mcp.clone(),
+        codex: codex.clone(),
+        acp: acp.clone(),
+        skills: skills.clone(),
+        terminal: terminal.clone(),
+        hidden: hidden.clone(),
+        command_slots: command_slots.clone(),
+    }
 }
 
 impl CodexScene {
@@ -44,6 +65,20 @@ impl CodexScene {
     }
 
     pub async fn of(scenario: Scenario, setup: Setup, change: impl FnOnce(&mut CodexConfig)) -> Self {
+        Self::built(scenario, setup, change, false).await
+    }
+
+    /// One that [reloads](Self::reloads). Its gateway cannot be restarted: the parts of the first one stay.
+    pub async fn reloadable(scenario: Scenario) -> Self {
+        Self::built(scenario, Setup::default(), |_| {}, true).await
+    }
+
+    async fn built(
+        scenario: Scenario,
+        setup: Setup,
+        change: impl FnOnce(&mut CodexConfig),
+        reloads: bool,
+    ) -> Self {
         let codex = ScriptedCodex::new(&scenario);
         let workspace = tempfile::tempdir().unwrap();
         let mut config = CodexConfig::new(workspace.path().to_owned());
@@ -51,15 +86,30 @@ impl CodexScene {
         change(&mut config);
         let servers = Arc::new(Mutex::new(None));
         let known = servers.clone();
+        let rebuild = Arc::new(Mutex::new(None));
+        let again = rebuild.clone();
         let build: AgentBuilder = Arc::new(move |services: &AgentServices| {
             *known.lock() = Some(services.codex.clone());
-            let agent = CodexAgent::new(config.clone(), services);
-            AgentTable::new(AgentName::proxy(), Arc::new(agent))
+            let table = |services: &AgentServices, config: &CodexConfig| {
+                let agent = CodexAgent::new(config.clone(), services);
+                AgentTable::new(AgentName::proxy(), Arc::new(agent))
+            };
+            if reloads {
+                let (shared, config) = (shared(services), config.clone());
+                *again.lock() = Some(Box::new(move || table(&shared, &config)) as Rebuild);
+            }
+            table(services, &config)
         });
         // Every change is shown at once.
         let show = ShowMode::Edit { pause: Duration::from_millis(1) };
         let gateway = TestGateway::with(Setup { build: Some(build), show, ..setup }).await;
-        Self { codex, gateway, servers, workspace }
+        Self { codex, gateway, servers, rebuild, workspace }
+    }
+
+    /// Registers a new agent in place of the one there is, as a reload with another entry does.
+    pub fn reloads(&self) {
+        let rebuild = self.rebuild.lock();
+        self.gateway.has_agents(rebuild.as_ref().expect("a scene that reloads")());
     }
 
     /// A server over HTTP in front of the same agent.

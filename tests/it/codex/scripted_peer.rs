@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 pub use crate::support::scripted_process::{LogEntry, LogEvent};
 use crate::support::scripted_process::{PeerControl, SOCKET, replace};
-pub use scenario::{Act, CommandAct, InterruptRule, Scenario, ScriptedAnswer};
+pub use scenario::{Act, CommandAct, InterruptRule, OwnTurn, Scenario, ScriptedAnswer};
 
 /// Variable with the folder of the scripted codex; it makes the test the process.
 const FOLDER: &str = "TALARIA_SCRIPTED_CODEX";

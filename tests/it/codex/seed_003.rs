@@ -727,6 +727,42 @@ const BEHAVIOURS: &[Case] = &[
         "AGENTS.md in the working folder",
         OutOfScope("codex reads it by itself; nothing of ours is in the way"),
     ),
+    (
+        "/goal, which feeds a goal back into the conversation turn by turn",
+        OutOfScope("this program has no command for goals; a person asks again, or a program does over HTTP"),
+    ),
+    (
+        "goals of codex itself, for which it begins turns that nobody started",
+        Tests(&[
+            "tests/codex/facts.rs::with_goals_switched_off_no_turn_follows_by_itself",
+            "tests/it/codex/foreign_turns.rs::codex_is_started_without_goals",
+            "tests/it/codex/foreign_turns.rs::a_turn_that_codex_begins_after_ours_is_ended_and_the_next_question_is_answered",
+            "tests/it/codex/foreign_turns.rs::a_turn_that_codex_begins_in_a_resumed_thread_is_ended_before_ours",
+        ]),
+    ),
+    (
+        "cron on this runtime",
+        OutOfScope(
+            "this program has no schedule of its own; a program that asks over HTTP on a schedule has the rules of every \
+             caller, and a turn that nobody reads is declined what it asks for",
+        ),
+    ),
+    (
+        "an external memory provider is told each turn",
+        OutOfScope("this program has no external memory provider; its own notes are tools of the thread"),
+    ),
+    (
+        "several profiles or tenants, each with a CODEX_HOME of its own",
+        Tests(&[
+            "src/agents/codex/environment.rs::the_entry_wins_over_our_environment",
+            "src/agents/codex/migration/codex_home.rs::the_entry_wins_over_the_variable_and_that_over_the_home_folder",
+            "src/agents/codex/migration/tests/shared.rs::agents_that_share_the_file_get_the_servers_of_all_of_them",
+        ]),
+    ),
+    (
+        "HERMES_KANBAN_TASK in the environment",
+        OutOfScope("this program has no kanban board, so nothing sets or reads it"),
+    ),
     ("the todo list, session search and subagents", OutOfScope("this program has none of these tools")),
     (
         "models for auxiliary tasks on a subscription",

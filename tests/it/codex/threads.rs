@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use talaria::rules::{AccountRules, PlaceRules};
 
 use super::scene::CodexScene;
 use super::scripted_peer::{Act, Scenario, ScriptedAnswer};
+use crate::support::gateway::Setup;
 
 #[tokio::test]
 async fn a_session_has_one_thread_and_its_id_is_stored_at_once() {
@@ -20,6 +22,25 @@ async fn a_session_has_one_thread_and_its_id_is_stored_at_once() {
     scene.asks("hello", "bot   hello").await;
     assert_eq!(scene.codex.received("thread/start").len(), 1);
     assert_eq!(scene.codex.received("thread/resume").len(), 0);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_room_works_in_the_folder_that_the_configuration_gives_it() {
+    let garden = tempfile::tempdir().unwrap();
+    let folder = garden.path().join("made");
+    let place = PlaceRules { folder: Some(folder.clone()), ..PlaceRules::default() };
+    let everybody = Setup::default();
+    let rules = AccountRules { places: [("!home".into(), place)].into(), ..everybody.rules.clone() };
+    let scene = CodexScene::of(Scenario::default(), Setup { rules, ..everybody }, |_| {}).await;
+    scene.asks("hello", "bot   hello").await;
+    let other = scene.gateway.direct_room("!other");
+    other.says("@bob", "hello").await;
+    other.shows("bot   hello").await;
+    let started = scene.codex.received("thread/start");
+    assert_eq!(started[0]["cwd"], folder.to_str().unwrap());
+    assert_eq!(started[1]["cwd"], scene.session_folder().to_str().unwrap());
+    assert!(folder.is_dir());
     scene.ends().await;
 }
 
@@ -244,6 +265,55 @@ async fn a_revoked_approval_makes_codex_ask_again() {
     scene.room().says("@ann", &format!("/deny {}", again[1].code)).await;
     scene.receives("thread/archive", 1).await;
     assert_eq!(scene.codex.received("thread/start").len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_approval_that_has_expired_makes_codex_ask_again() {
+    let scenario =
+        Scenario::default().turn("make", [Act::runs_if_allowed("make", "ok"), Act::says(&["Built."])]);
+    let scene = CodexScene::with(scenario).await;
+    scene.room().says("@ann", "make 1").await;
+    let asked = scene.room().is_asked("make").await;
+    scene.asks(&format!("/approve {} session", asked.code), "Built.").await;
+    let database = rusqlite::Connection::open(scene.gateway.database()).unwrap();
+    assert_eq!(database.execute("UPDATE grants SET expires = 1", []).unwrap(), 1);
+
+    scene.room().says("@ann", "make 2").await;
+    scene.comes_to("it asks again", || scene.room().asked().len() == 2).await;
+    assert_eq!(scene.codex.ran().len(), 1);
+    let again = scene.room().asked();
+    scene.room().says("@ann", &format!("/deny {}", again[1].code)).await;
+    scene.receives("thread/archive", 1).await;
+    assert_eq!(scene.codex.received("thread/start").len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_a_reload_replaces_leaves_its_idle_threads_to_the_next_one() {
+    let scenario = Scenario::default().turn("wait", [Act::waits("gate"), Act::says(&["Done."])]);
+    let scene = CodexScene::reloadable(scenario).await;
+    scene.asks("hello", "bot   hello").await;
+    let other = scene.gateway.direct_room("!other");
+    other.says("@bob", "wait").await;
+    scene.codex.reached("gate").await;
+
+    scene.reloads();
+    assert_eq!(
+        scene.codex.receives("thread/unarchive").await["threadId"],
+        "thread-1",
+        "a long turn still runs"
+    );
+    assert_eq!(scene.codex.received("thread/archive").len(), 1, "its own thread stays open");
+    scene.asks("and now?", "bot   and now?").await;
+    assert_eq!(scene.codex.processes().len(), 2);
+    scene.codex.opens("gate");
+    other.shows("Done.").await;
+    // The process of the agent that was replaced ends with its last turn.
+    scene.comes_to("one codex is left", || scene.servers().markers().len() == 1).await;
+    other.says("@bob", "hello again").await;
+    other.shows("bot   hello again").await;
+    assert_eq!(scene.codex.received("thread/start").len(), 2, "no conversation was lost");
     scene.ends().await;
 }
 

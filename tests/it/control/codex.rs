@@ -367,7 +367,24 @@ async fn a_room_switches_it_with_the_codex_on_the_path() {
     let texts = texts(&network.messages(), "!home");
     assert!(shown && texts[0].starts_with("From the next message on, codex app-server runs"), "{texts:?}");
     assert!(texts[0].contains("codex 0.130.0 is installed"), "{texts:?}");
-    assert_eq!(codex.starts(), ["--version", "app-server"]);
+    assert_eq!(codex.starts(), ["--version", "app-server", "login"]);
+}
+
+#[tokio::test]
+async fn a_codex_without_a_login_is_said_when_it_is_switched_on() {
+    let codex = FakeCodex::new("0.130.0");
+    codex.is_logged_out();
+    let talaria = talaria(&codex);
+    let on = well(&talaria, ["codex", "on"]).await;
+    assert!(on.contains("Codex is not logged in, so it answers nothing yet: run `codex login`"), "{on}");
+    assert!(!on.contains("an account of its own"), "{on}");
+    let json: Value = serde_json::from_str(&well(&talaria, ["codex", "on", "--json"]).await).unwrap();
+    assert_eq!(json["logged_out"], true);
+
+    // A provider of somebody else needs no login of codex.
+    fs::write(codex.home().join("config.toml"), "model_provider = 'mine'\n").unwrap();
+    let on = well(&talaria, ["codex", "on"]).await;
+    assert!(on.contains("Codex has an account of its own"), "{on}");
 }
 
 /// The lines of `talaria check` about codex.

@@ -1,4 +1,4 @@
-//! A `codex` that only tells its version, and the folder of its configuration. It counts how often it is started.
+//! A `codex` that only tells its version and whether it has a login, and the folder of its configuration. It counts how often it is started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -46,6 +46,7 @@ impl FakeCodex {
 echo "$1" >> '{runs}'
 case "$1" in
   --version) echo 'codex-cli {version}' ;;
+  login) test ! -e '{logged_out}' ;;
   app-server)
     while read -r line; do
       id=${{line#*\"id\":}}; id=${{id%%[,\}}]*}}
@@ -57,11 +58,21 @@ case "$1" in
 esac
 "#,
             runs = runs.display(),
+            logged_out = self.logged_out().display(),
             plugins = self.folder.path().join("plugins").display(),
         );
         fs::write(self.folder.path().join("plugins"), PLUGINS).unwrap();
         fs::write(self.program(), script).unwrap();
         fs::set_permissions(self.program(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// From now on it says that it has no login.
+    pub fn is_logged_out(&self) {
+        fs::write(self.logged_out(), "").unwrap();
+    }
+
+    fn logged_out(&self) -> PathBuf {
+        self.folder.path().join("logged-out")
     }
 
     /// Removes the program.

@@ -302,6 +302,16 @@ impl TestGateway {
         self.agents.replace(AgentTable::new(now.default_name().clone(), now.default_agent().clone()));
     }
 
+    /// The agents that are registered.
+    pub fn registered(&self) -> Arc<AgentTable> {
+        self.agents.now()
+    }
+
+    /// Registers these agents in place of the ones there are, as a reload does.
+    pub fn has_agents(&self, table: AgentTable) {
+        self.agents.replace(table);
+    }
+
     /// Leaves only the built-in guide, as before anything is configured; [`restart`](Self::restart) brings the agents
     /// back. Returns the guide.
     pub fn has_only_the_guide(&self) -> Scripted {

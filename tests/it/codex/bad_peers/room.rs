@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::is_frugal;
 use crate::codex::scene::CodexScene;
 use crate::codex::scripted_peer::{Act, Scenario, ScriptedAnswer};
+use crate::support::gateway::Setup;
 use crate::support::room::Room;
 
 /// Words of a codex on standard error, which belong into the log.
@@ -145,6 +146,70 @@ async fn a_flood_is_borne_and_the_answer_comes() {
     is_frugal(before);
     is_healthy(&scene).await;
     assert_eq!(scene.codex.processes().len(), 1);
+    scene.ends().await;
+}
+
+/// A message of a turn.
+fn of_turn(method: &str, mut params: Value) -> Value {
+    params["threadId"] = json!("$thread");
+    params["turnId"] = json!("$turn");
+    json!({ "method": method, "params": params })
+}
+
+#[tokio::test]
+async fn a_flood_of_text_is_cut_at_the_limit_of_a_turn() {
+    let delta = of_turn("item/agentMessage/delta", json!({ "itemId": "m", "delta": "x".repeat(1_000) }));
+    let scenario = Scenario::default().turn("tell", [Act::repeats(&delta, 100_000), Act::Hangs]);
+    let scene = CodexScene::of(scenario, Setup { turn_bytes: 300_000, ..Setup::default() }, |_| {}).await;
+    let before = super::peak_memory();
+    scene.room().says("@ann", "tell me").await;
+    shows(&scene, &scene.room(), "(cut short:").await;
+    is_frugal(before);
+    is_healthy(&scene).await;
+    assert_eq!(scene.codex.processes().len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_items_costs_no_memory_and_has_an_end() {
+    let item = json!({ "type": "commandExecution", "id": "call-$number", "command": "make", "cwd": "/",
+        "status": "completed", "aggregatedOutput": "x".repeat(1_000), "exitCode": 0 });
+    let item = of_turn("item/completed", json!({ "item": item }));
+    let scenario = Scenario::default().turn("tell", [Act::repeats(&item, 1_000), Act::says(&["Done."])]);
+    let scene = CodexScene::with(scenario).await;
+    let before = super::peak_memory();
+    scene.room().says("@ann", "tell me").await;
+    shows(&scene, &scene.room(), "Done.").await;
+    is_frugal(before);
+    is_healthy(&scene).await;
+    assert_eq!(scene.codex.processes().len(), 1);
+    scene.ends().await;
+}
+
+#[tokio::test]
+async fn of_a_flood_of_requests_only_the_first_are_asked_and_the_others_are_refused() {
+    const REQUESTS: usize = 40;
+    const ASKED: usize = 16;
+    let mut request = of_turn(
+        "item/commandExecution/requestApproval",
+        json!({ "kind": "command", "itemId": "call-$number", "command": "make $number", "cwd": "/" }),
+    );
+    request["id"] = json!("ask-$number");
+    let scenario = Scenario::default().turn("tell", [Act::repeats(&request, REQUESTS), Act::Hangs]);
+    let scene = CodexScene::with(scenario).await;
+    let before = super::peak_memory();
+    scene.room().says("@ann", "tell me").await;
+    let refused = || scene.codex.answers().iter().filter(|answer| !answer["error"].is_null()).count();
+    scene.comes_to("the others are refused", || refused() == REQUESTS - ASKED).await;
+    assert_eq!(scene.codex.answers().len(), REQUESTS - ASKED, "nobody has answered the first ones");
+    shows(&scene, &scene.room(), "asks for more than anybody could answer").await;
+    is_frugal(before);
+    scene.room().says("@ann", "/stop").await;
+    shows(&scene, &scene.room(), "(stopped)").await;
+    let allowed =
+        scene.codex.answers().iter().filter(|answer| answer["result"]["decision"] == "accept").count();
+    assert_eq!((allowed, scene.codex.ran()), (0, Vec::<String>::new()));
+    is_healthy(&scene).await;
     scene.ends().await;
 }
 

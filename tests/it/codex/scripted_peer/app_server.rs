@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::scenario::{Act, InterruptRule, Scenario, ScriptedAnswer};
+use super::scenario::{Act, InterruptRule, OwnTurn, Scenario, ScriptedAnswer};
 use super::turn_player::{Nudge, Player, TurnPlace};
 use super::{ARGUMENTS, SCENARIO};
 use crate::support::scripted_process::{ControlLine, LogEvent};
@@ -42,6 +42,8 @@ struct PeerState {
     calls: HashMap<String, usize>,
     last_request: i64,
     turns: usize,
+    /// Whether a turn was begun that nobody has asked for.
+    has_own_turn: bool,
 }
 
 /// A thread that this process has open.
@@ -192,6 +194,9 @@ impl Peer {
             }
             other => Err(format!("Invalid request: unknown variant `{other}`")),
         };
+        if method == "thread/resume" && answer.is_ok() && scenario.own_turn == Some(OwnTurn::AtResume) {
+            self.begins_own_turn(params["threadId"].as_str().unwrap_or_default());
+        }
         match answer {
             Ok(result) => {
                 let started = (method == "thread/start").then(|| result["thread"].clone());
@@ -280,7 +285,7 @@ impl Peer {
         let thread = params["threadId"].as_str().unwrap_or_default().to_owned();
         let (nudge, nudges) = channel();
         let mut state = self.state.lock();
-        let number = state.turns + 1;
+        let (number, has_own_turn) = (state.turns + 1, state.has_own_turn);
         let Some(loaded) = state.threads.get_mut(&thread) else {
             drop(state);
             return self.refuses(id, &format!("thread not found: {thread}"));
@@ -300,6 +305,11 @@ impl Peer {
             return self.send(answer);
         }
         let turn = format!("turn-{}-{number}", std::process::id());
+        if !is_compaction && self.scenario().own_turn == Some(OwnTurn::InPlace) && !has_own_turn {
+            drop(state);
+            self.send(answer(&turn));
+            return self.begins_own_turn(&thread);
+        }
         loaded.running = Some((turn.clone(), nudge.clone()));
         loaded.has_begun = false;
         let cwd = loaded.cwd.clone();
@@ -312,6 +322,26 @@ impl Peer {
             TurnPlace { thread, turn, cwd, prompt: prompt_of(params), input: params["input"].clone() };
         let player = Player::of_turn(self.clone(), place, nudge, nudges);
         std::thread::spawn(move || player.plays_turn(acts));
+    }
+
+    /// Begins a turn that nobody has asked for, once in each process.
+    pub(super) fn begins_own_turn(self: &Arc<Self>, thread: &str) {
+        let (nudge, nudges) = channel();
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.has_own_turn, true) {
+            return;
+        }
+        let turn = format!("own-turn-{}", std::process::id());
+        let loaded = state.threads.get_mut(thread).expect("a loaded thread");
+        loaded.running = Some((turn.clone(), nudge.clone()));
+        let cwd = loaded.cwd.clone();
+        drop(state);
+        let (thread, prompt, input) = (thread.to_owned(), String::new(), Value::Null);
+        let place = TurnPlace { thread, turn, cwd, prompt, input };
+        let mut player = Player::of_turn(self.clone(), place, nudge, nudges);
+        player.begins_alone();
+        let acts = [Act::runs_if_allowed("make own", "ok"), Act::says(&["Nobody asked."]), Act::Hangs];
+        std::thread::spawn(move || player.goes_on_alone(&acts));
     }
 
     fn interrupts(&self, id: &Value, params: &Value, rule: InterruptRule) {

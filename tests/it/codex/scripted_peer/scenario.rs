@@ -22,6 +22,8 @@ pub struct Scenario {
     /// A gate at which a turn waits after its start was answered, before it begins. As with the real one, nobody can
     /// interrupt it by its id then.
     pub begins_behind: Option<String>,
+    /// When codex begins a turn by itself.
+    pub own_turn: Option<OwnTurn>,
     /// What `turn/interrupt` does.
     pub interrupt: InterruptRule,
     /// Answers that are given once in each process, in order, before any other to that method.
@@ -30,6 +32,17 @@ pub struct Scenario {
     pub always: BTreeMap<String, ScriptedAnswer>,
     /// Members that replace those of the answers to `thread/start` and `thread/resume`.
     pub thread: Map<String, Value>,
+}
+
+/// The moment at which codex begins a turn that nobody has asked for, once in each process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OwnTurn {
+    /// Right after a turn has ended.
+    AfterTurn,
+    /// Before the answer to `thread/resume` is sent.
+    AtResume,
+    /// In place of a turn whose start was answered, and which never begins.
+    InPlace,
 }
 
 /// What `turn/interrupt` does.
@@ -93,6 +106,8 @@ pub enum Act {
     EndlessNoise,
     /// This many notifications of the thread that mean nothing, each with 1000 bytes.
     Floods(usize),
+    /// This line so many times, past the log. `$thread` and `$turn` are replaced, and `$number` by the number of the line.
+    Repeats { line: String, times: usize },
     /// Input is not read any more.
     StopsReading,
     /// Output is closed, and the process lives on.
@@ -169,6 +184,10 @@ impl Act {
         Self::Writes(bytes.into())
     }
 
+    pub fn repeats(line: &Value, times: usize) -> Self {
+        Self::Repeats { line: line.to_string(), times }
+    }
+
     pub fn exits(code: i32, stderr: &str) -> Self {
         Self::Exits { code, stderr: stderr.to_owned() }
     }
@@ -193,6 +212,7 @@ impl Default for Scenario {
             on_initialize: Vec::new(),
             turns: Vec::new(),
             begins_behind: None,
+            own_turn: None,
             interrupt: InterruptRule::Works,
             once: Vec::new(),
             always: BTreeMap::new(),
@@ -241,6 +261,12 @@ impl Scenario {
     /// A codex whose turns wait at this gate before they begin.
     pub fn beginning_behind(mut self, gate: &str) -> Self {
         self.begins_behind = Some(gate.to_owned());
+        self
+    }
+
+    /// A codex that begins a turn by itself. It asks for the command `make own`.
+    pub fn beginning_its_own(mut self, moment: OwnTurn) -> Self {
+        self.own_turn = Some(moment);
         self
     }
 

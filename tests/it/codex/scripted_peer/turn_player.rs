@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use serde_json::{Value, json};
 
 use super::app_server::Peer;
-use super::scenario::{Act, CommandAct, PatchAct};
+use super::scenario::{Act, CommandAct, OwnTurn, PatchAct};
 use crate::support::scripted_process::LogEvent;
 pub(super) use crate::support::scripted_process::Nudge;
 
@@ -78,6 +78,23 @@ impl Player {
         let gate = self.peer.scenario().begins_behind.map(Act::Waits);
         let begun = gate.iter().try_for_each(|gate| self.act(gate)).map(|()| self.begins(&thread, &input));
         let acts = acts.unwrap_or_else(|| vec![Act::Says(vec![prompt])]);
+        self.goes_on(begun, &acts);
+    }
+
+    /// Begins a turn that nobody has asked for. [`goes_on_alone`](Self::goes_on_alone) plays the rest.
+    pub(super) fn begins_alone(&mut self) {
+        let thread = self.place.as_ref().expect("a turn").thread.clone();
+        self.begins(&thread, &Value::Null);
+    }
+
+    /// Plays these acts in a turn that has begun, to its end.
+    pub(super) fn goes_on_alone(self, acts: &[Act]) {
+        self.goes_on(Ok(()), acts);
+    }
+
+    fn goes_on(mut self, begun: Result<(), TurnEnd>, acts: &[Act]) {
+        let place = self.place.as_ref().expect("a turn");
+        let (thread, is_asked_for) = (place.thread.clone(), !place.input.is_null());
         let played = begun.and_then(|()| acts.iter().try_for_each(|act| self.act(act)));
         let end = played.err().unwrap_or(TurnEnd::Completed);
         let usage = json!({ "totalTokens": 120, "inputTokens": 100, "cachedInputTokens": 10, "outputTokens": 20, "reasoningOutputTokens": 5 });
@@ -96,6 +113,9 @@ impl Player {
         self.notify("turn/completed", json!({ "turn": self.described(status, error) }));
         if let Some(id) = self.asked.take() {
             self.notify("serverRequest/resolved", json!({ "requestId": id }));
+        }
+        if is_asked_for && self.peer.scenario().own_turn == Some(OwnTurn::AfterTurn) {
+            self.peer.begins_own_turn(&thread);
         }
     }
 
@@ -156,6 +176,12 @@ impl Player {
                 self.peer.write(&b"noise\n".repeat(10_000));
             },
             Act::Floods(messages) => (0..*messages).for_each(|_| self.flood(&"x".repeat(FLOOD))),
+            Act::Repeats { line, times } => {
+                let line = String::from_utf8(self.filled_in(line.as_bytes())).unwrap();
+                for number in 0..*times {
+                    self.peer.write(format!("{}\n", line.replace("$number", &number.to_string())).as_bytes());
+                }
+            }
             Act::StopsReading => self.peer.stops_reading.store(true, Ordering::SeqCst),
             Act::ClosesOutput => close_output(),
             Act::Exits { code, stderr } => {
