@@ -205,6 +205,9 @@ impl Store {
     /// Runs `job` in a transaction and returns when it is committed, without waiting for the disk. For results of
     /// requests that the network takes only once under their key: if a power failure undoes the commit, the request is
     /// repeated and changes nothing. The death of the process alone undoes nothing.
+    ///
+    /// Networks forget keys, Synapse after a day. Repeated later than that, the request shows its message a second time:
+    /// only where the power fails within the seconds before the next sync and stays away for so long.
     pub async fn write_repeatable<T, F>(&self, job: F) -> Result<T>
     where
         T: Send + 'static,
@@ -357,6 +360,89 @@ mod tests {
         assert!(good.is_ok() && bad.is_err() && matches!(worse, Err(StoreError::Panicked)));
         let kept = store.read(|tx| Ok((tx.setting("a")?, tx.setting("b")?, tx.setting("c")?))).await.unwrap();
         assert_eq!(kept, (Some("1".to_owned()), None, None));
+    }
+
+    /// Stores one setting, and returns what the transaction was to wait for: 1 for nothing, 2 for the disk.
+    fn stores(key: &'static str) -> impl FnOnce(&Tx<'_>) -> Result<i64> + Send + 'static {
+        move |tx| {
+            tx.set_setting(key, "1")?;
+            Ok(tx.conn.pragma_query_value(None, "synchronous", |row| row.get(0))?)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_needs_the_disk_never_shares_a_commit_that_does_not_wait_for_it() {
+        const LATER: i64 = 1;
+        const DISK: i64 = 2;
+        let (_dir, store) = temporary();
+        assert_eq!(store.write_repeatable(stores("a")).await.unwrap(), LATER);
+        assert_eq!(store.write(stores("b")).await.unwrap(), DISK);
+
+        // The writer is held, so that the next four wait together and could share one commit.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (entered, is_held) = oneshot::channel();
+        let holding = store.write_repeatable(move |_| {
+            let _ = entered.send(());
+            let _ = held.recv();
+            Ok(())
+        });
+        let waiting = async {
+            is_held.await.unwrap();
+            let four = async {
+                tokio::join!(
+                    store.write_repeatable(stores("c")),
+                    store.write(stores("d")),
+                    store.write_repeatable(stores("e")),
+                    store.write(stores("f")),
+                )
+            };
+            let release = async {
+                while store.waiting().1 < 4 {
+                    tokio::task::yield_now().await;
+                }
+                drop(release);
+            };
+            tokio::join!(four, release).0
+        };
+        let (_, (c, d, e, f)) = tokio::join!(holding, waiting);
+        assert_eq!((c.unwrap(), d.unwrap(), f.unwrap()), (LATER, DISK, DISK));
+        // It may wait longer than it must, together with those that do.
+        assert_eq!(e.unwrap(), DISK);
+    }
+
+    /// Copies a database as a power failure may leave it: with so many bytes of its write-ahead log.
+    fn after_power_failure(database: &Path, log: usize) -> (tempfile::TempDir, std::path::PathBuf) {
+        let copies = tempfile::tempdir().unwrap();
+        let copy = copies.path().join("talaria.db");
+        std::fs::copy(database, &copy).unwrap();
+        let bytes = std::fs::read(StoreWriter::wal_of(database)).unwrap();
+        std::fs::write(StoreWriter::wal_of(&copy), &bytes[..log]).unwrap();
+        (copies, copy)
+    }
+
+    #[tokio::test]
+    async fn a_synced_commit_keeps_the_repeatable_ones_before_it_and_a_power_failure_takes_the_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("talaria.db");
+        let (store, _threads) = Store::open(&database).unwrap();
+        let log = || std::fs::metadata(StoreWriter::wal_of(&database)).map_or(0, |log| log.len() as usize);
+
+        store.write_repeatable(stores("before")).await.unwrap();
+        store.write(stores("synced")).await.unwrap();
+        // Only a synced commit promises that the log is on disk, up to its own end.
+        let synced = log();
+        store.write_repeatable(stores("after")).await.unwrap();
+        assert!(log() > synced, "the log was moved into the database during the test");
+
+        for (kept, after) in [(synced, None), (log(), Some("1".to_owned()))] {
+            let (_copies, copy) = after_power_failure(&database, kept);
+            let (store, _threads) = Store::open(&copy).unwrap();
+            let seen = store
+                .read(|tx| Ok([tx.setting("before")?, tx.setting("synced")?, tx.setting("after")?]))
+                .await
+                .unwrap();
+            assert_eq!(seen, [Some("1".to_owned()), Some("1".to_owned()), after]);
+        }
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use crate::Scale;
 use crate::count::role;
 use crate::room;
 use crate::rounds::{ratio, thread_cpu};
@@ -43,14 +44,20 @@ const SLOW_SYNC: &str = "--inject=fsync,fdatasync:delay_enter=20000";
 const ALONE: f64 = 3.2;
 
 /// D1: syncs of the disk for each turn that survives a crash, alone and with many callers at once.
-pub fn syncs() -> anyhow::Result<Vec<Row>> {
+pub fn syncs(scale: Scale) -> anyhow::Result<Vec<Row>> {
+    if scale == Scale::Quick && Command::new("strace").arg("--version").output().is_err() {
+        crate::say("D1: skipped, because strace is missing; `apt-get install strace`");
+        return Ok(Vec::new());
+    }
     let alone = syncs_per_turn("server", 1)?;
     let together = syncs_per_turn("server", CALLERS)?;
     let stored = syncs_per_turn("store", CALLERS)?;
+    let repeatable = syncs_per_turn("repeatable", 1)?;
     Ok(vec![
         Row::at_most("D1", "syncs per turn of the server, one caller", alone, ALONE),
         Row::at_most("D1", format!("syncs per turn of the server, {CALLERS} callers"), together, 3.0),
         Row::at_least("D1", format!("turns of the store per sync, {CALLERS} callers"), 1.0 / stored, 20.0),
+        Row::at_most("D1", "syncs per write whose loss a network forgives", repeatable, 0.0),
     ])
 }
 
@@ -95,6 +102,7 @@ pub fn role_of(words: &[String]) -> anyhow::Result<()> {
     let (callers, turns) = (number(2)?, number(3)?);
     match words[1].as_str() {
         "server" => Runtime::new()?.block_on(server_turns(callers, turns)),
+        "repeatable" => repeatable_writes(turns),
         _ => store_turns(callers, turns),
     }
 }
@@ -113,6 +121,17 @@ fn store_turns(callers: usize, turns: usize) -> anyhow::Result<()> {
         callers.join_all().await.into_iter().collect()
     });
     Ok(ran?)
+}
+
+/// Stores results that do not wait for the disk, one after the other.
+fn repeatable_writes(writes: usize) -> anyhow::Result<()> {
+    let bench = Bench::new()?;
+    let session = bench.session("repeatable", LAST)?;
+    for _ in 0..writes {
+        let to = session.clone();
+        bench.runtime.block_on(bench.store()?.write_repeatable(move |tx| append(tx, &to)))?;
+    }
+    Ok(())
 }
 
 /// One caller: runs turn after turn.

@@ -8,7 +8,6 @@ pub struct Row {
     what: String,
     value: f64,
     limit: Limit,
-    known: Option<Known>,
 }
 
 /// The limit of a value.
@@ -17,21 +16,6 @@ enum Limit {
     AtMost(f64),
     AtLeast(f64),
     Between(f64, f64),
-}
-
-/// A limit that is missed for an accepted reason. The limit stays in the table as it is.
-struct Known {
-    /// The worst accepted value.
-    worst: f64,
-    reason: &'static str,
-}
-
-/// Result of a row.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Pass,
-    Known,
-    Fail,
 }
 
 /// Tolerance: values come from sums of rounded numbers.
@@ -51,21 +35,11 @@ impl Row {
     }
 
     fn new(gate: &'static str, what: String, value: f64, limit: Limit) -> Self {
-        Self { gate, what, value, limit, known: None }
+        Self { gate, what, value, limit }
     }
 
-    /// Accepts a missed limit up to `worst`, with the reason.
-    pub fn known(self, worst: f64, reason: &'static str) -> Self {
-        Self { known: Some(Known { worst, reason }), ..self }
-    }
-
-    fn verdict(&self) -> Verdict {
-        if self.limit.holds(self.value) {
-            return Verdict::Pass;
-        }
-        let accepted =
-            self.known.as_ref().is_some_and(|known| self.limit.moved(known.worst).holds(self.value));
-        if accepted { Verdict::Known } else { Verdict::Fail }
+    fn passes(&self) -> bool {
+        self.limit.holds(self.value)
     }
 }
 
@@ -76,14 +50,6 @@ impl Limit {
             Self::AtMost(limit) => value <= limit + ROUNDING,
             Self::AtLeast(limit) => value >= limit - ROUNDING,
             Self::Between(from, to) => value >= from - ROUNDING && value <= to + ROUNDING,
-        }
-    }
-
-    fn moved(self, worst: f64) -> Self {
-        match self {
-            Self::AtMost(_) => Self::AtMost(worst),
-            Self::AtLeast(_) => Self::AtLeast(worst),
-            Self::Between(from, _) => Self::Between(from, worst),
         }
     }
 
@@ -108,21 +74,14 @@ pub fn render(rows: &[Row]) -> (String, bool) {
         let [a, b, c, d, _] = widths;
         let _ = writeln!(text, "{gate:a$}  {what:b$}  {value:>c$}  {limit:d$}  {pass}");
     }
-    let failed = rows.iter().filter(|row| row.verdict() == Verdict::Fail).count();
-    let known = rows.iter().filter(|row| row.verdict() == Verdict::Known).count();
-    let _ = writeln!(text, "\n{} rows, {failed} failed, {known} missed for a known reason", rows.len());
+    let failed = rows.iter().filter(|row| !row.passes()).count();
+    let _ = writeln!(text, "\n{} rows, {failed} failed", rows.len());
     (text, failed == 0)
 }
 
 fn cells(row: &Row) -> [String; 5] {
-    let verdict = match (row.verdict(), &row.known) {
-        (Verdict::Pass, _) => "pass".to_owned(),
-        (Verdict::Known, Some(known)) => {
-            format!("known: {} (fails at {})", known.reason, number(known.worst))
-        }
-        (Verdict::Known | Verdict::Fail, _) => "FAIL".to_owned(),
-    };
-    [row.gate.to_owned(), row.what.clone(), number(row.value), row.limit.text(), verdict]
+    let verdict = if row.passes() { "pass" } else { "FAIL" };
+    [row.gate.to_owned(), row.what.clone(), number(row.value), row.limit.text(), verdict.to_owned()]
 }
 
 /// Formats a number with three digits, which is the precision of these measurements, or as a whole number.

@@ -13,6 +13,7 @@ mod event_lookup;
 mod filter;
 mod gap;
 mod invites;
+mod member_names;
 mod members;
 mod mention;
 mod replay_guard;
@@ -43,6 +44,7 @@ use cursor::SyncCursor;
 use event_lookup::EventLookup;
 use filter::SentMembers;
 use invites::PendingInvites;
+use member_names::KnownFacts;
 use retry::RetryBackoff;
 use room_events::TimelineStart;
 use sync::SyncFailure;
@@ -59,6 +61,7 @@ pub(crate) async fn read(account: &MatrixAccount, stop: &CancellationToken) -> R
         entered: Notify::new(),
         plaintext: WarnedRooms::default(),
         batch: tokio::sync::Mutex::default(),
+        facts: KnownFacts::default(),
     };
     // A batch that is dropped here was not committed, and will be read again.
     tokio::select! {
@@ -80,6 +83,8 @@ struct SyncReader<'a> {
     plaintext: WarnedRooms,
     /// Held while a batch is made and handed over: each batch has to know the state that the one before left.
     batch: tokio::sync::Mutex<()>,
+    /// Names and direct chats that no response has changed since they were read.
+    facts: KnownFacts,
 }
 
 impl SyncReader<'_> {
@@ -123,6 +128,7 @@ impl SyncReader<'_> {
                 Err(SyncFailure::Lost) => {
                     refused = refused.saturating_add(1);
                     let first = sync::first(&self.account.client).await?;
+                    self.facts.forget_all();
                     self.give_up(&since, &first.next_batch).await?;
                     since = first.next_batch;
                     tokio::time::sleep(patience.next(None)).await;
@@ -162,14 +168,16 @@ impl SyncReader<'_> {
         since: &str,
         away: bool,
     ) -> Result<String, PlatformError> {
-        let SyncResponse { next_batch, rooms, .. } = response;
+        let SyncResponse { next_batch, rooms, account_data, .. } = response;
         self.account.synced.send_if_modified(|synced| !std::mem::replace(synced, true));
         if !rooms.invited.is_empty() {
             self.invites.invited(rooms.invited.keys().cloned());
         }
         let _alone = self.batch.lock().await;
         let from = TimelineStart { since: Some(since), away };
-        let news = self.news(room_update::processed(rooms), from, sent).await?;
+        let updates = room_update::processed(rooms);
+        self.facts.forget_changed(&updates, &account_data);
+        let news = self.news(updates, from, sent).await?;
         if next_batch != since {
             let batch = EventBatch { late: away, ..news };
             self.commit(batch, &next_batch).await?;

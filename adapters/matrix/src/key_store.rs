@@ -36,19 +36,11 @@ pub(crate) struct CachedCryptoStore {
     cache: Arc<ReadCache>,
     /// The account as it is on disk; `None` if that is unknown.
     account: Mutex<Option<AccountDigest>>,
-    /// The newest position that was not written: nothing else had changed. Only sliding sync reads it, which we do not
-    /// use.
-    position: Mutex<Option<String>>,
 }
 
 impl CachedCryptoStore {
     pub fn new(disk: SqliteCryptoStore) -> Self {
-        Self {
-            disk: disk.into_crypto_store(),
-            cache: Arc::default(),
-            account: Mutex::default(),
-            position: Mutex::default(),
-        }
+        Self { disk: disk.into_crypto_store(), cache: Arc::default(), account: Mutex::default() }
     }
 
     async fn account(&self) -> Result<Option<Account>> {
@@ -76,14 +68,11 @@ impl CachedCryptoStore {
     }
 
     async fn save(&self, mut changes: Changes) -> Result<()> {
+        // A position alone is not worth a write: only sliding sync reads it, which we do not use.
         let position = changes.next_batch_token.take();
         if changes.is_empty() {
-            if position.is_some() {
-                *self.position.lock() = position;
-            }
             return Ok(());
         }
-        *self.position.lock() = None;
         changes.next_batch_token = position;
         let Changes { devices, identities, key_requests, .. } = &changes;
         let is_uncached = devices.is_empty()
@@ -169,14 +158,6 @@ impl CachedCryptoStore {
             self.cache.keep_no_unsent_requests(ticket);
         }
         Ok(requests)
-    }
-
-    async fn position(&self) -> Result<Option<String>> {
-        let newest = self.position.lock().clone();
-        match newest {
-            Some(newest) => Ok(Some(newest)),
-            None => self.disk.next_batch_token().await,
-        }
     }
 }
 

@@ -135,7 +135,9 @@ mod tests {
 
     fn blocks(words: PromptWords<'_>, abilities: &AgentAbilities, folder: &Path) -> Vec<Value> {
         let mut files = TurnFiles::new(folder.join("pictures"));
-        prompt_blocks(&request(), words, abilities, &mut files, folder).unwrap()
+        let blocks = prompt_blocks(&request(), words, abilities, &mut files, folder).unwrap();
+        files.keep_attachments();
+        blocks
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The two processes that read from the server: the floor, and the whole gateway.
+//! The whole gateway, reading from the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,42 +8,12 @@ use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use talaria::agents::proxy::ProxyAgent;
 use talaria::config::{AgentSettings, Config, ConfigSources, UpstreamSetting, UpstreamTimeouts};
-use talaria::openai::sse::SseParser;
 use talaria_platform::ShowMode;
 use tokio::runtime::Runtime;
 
 use crate::child;
 use crate::room::{self, Rooms};
 use crate::rounds::process_cpu;
-
-/// Reads all streams with reqwest and our parser, and drops the events.
-pub fn bare(words: &[String]) -> anyhow::Result<()> {
-    allow_many_files();
-    let (port, streams) = port_and_streams(words)?;
-    let runtime = Runtime::new()?;
-    let client = reqwest::Client::builder().no_proxy().build()?;
-    child::serve("ready", |question| match question {
-        "begin" => {
-            for _ in 0..streams {
-                runtime.spawn(read(client.clone(), port));
-            }
-            String::from("yes")
-        }
-        _ => process_cpu().to_string(),
-    })
-}
-
-async fn read(client: reqwest::Client, port: u16) -> anyhow::Result<()> {
-    let mut answer = client.post(format!("http://127.0.0.1:{port}/v1/chat/completions")).send().await?;
-    let mut parser = SseParser::default();
-    while let Some(chunk) = answer.chunk().await? {
-        let mut events = parser.feed(&chunk);
-        while let Some(event) = events.next_event()? {
-            std::hint::black_box(event);
-        }
-    }
-    Ok(())
-}
 
 /// Relays every stream into a room of its own.
 pub fn relay(words: &[String]) -> anyhow::Result<()> {
@@ -86,7 +56,8 @@ fn proxy(port: u16) -> anyhow::Result<ProxyAgent> {
     Ok(ProxyAgent::new(proxy)?)
 }
 
-fn port_and_streams(words: &[String]) -> anyhow::Result<(u16, usize)> {
+/// The port and the number of streams that a role is given.
+pub fn port_and_streams(words: &[String]) -> anyhow::Result<(u16, usize)> {
     let [_, port, streams] = words else { anyhow::bail!("a port and a number of streams are needed") };
     Ok((port.parse().context("the port")?, streams.parse().context("the streams")?))
 }

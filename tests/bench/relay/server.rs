@@ -14,6 +14,14 @@ use crate::{child, sse};
 /// Pause between two deltas of one stream.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
+/// How a stream is answered.
+#[derive(Clone, Copy)]
+struct Plan {
+    deltas: usize,
+    /// Pause before the first delta of the stream with this number.
+    offset: fn(usize) -> Duration,
+}
+
 #[derive(Default)]
 struct Counts {
     open: AtomicUsize,
@@ -21,16 +29,22 @@ struct Counts {
 }
 
 /// Prints its port; then answers `open` and `sent` with a count and `cpu` with its time, and obeys `go` and `pause`.
-/// An answer never ends, or has as many deltas as the argument says.
+/// An answer never ends, or has as many deltas as the argument says; with the word `at-once` it begins without a pause.
 pub fn server(words: &[String]) -> anyhow::Result<()> {
     let deltas = words.get(1).map(|word| word.parse()).transpose()?;
+    let offset = if words.get(2).is_some_and(|word| word == "at-once") { |_| Duration::ZERO } else { phase };
     super::consumers::allow_many_files();
     let runtime = tokio::runtime::Runtime::new()?;
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0)))?;
     let port = listener.local_addr()?.port();
     let (running, run) = watch::channel(false);
     let counts = Arc::new(Counts::default());
-    runtime.spawn(accept(listener, run, counts.clone(), deltas));
+    runtime.spawn(accept(
+        listener,
+        run,
+        counts.clone(),
+        Plan { deltas: deltas.unwrap_or(usize::MAX), offset },
+    ));
     child::serve(&port.to_string(), |question| match question {
         "open" => counts.open.load(Ordering::Relaxed).to_string(),
         "sent" => counts.sent.load(Ordering::Relaxed).to_string(),
@@ -42,17 +56,12 @@ pub fn server(words: &[String]) -> anyhow::Result<()> {
     })
 }
 
-async fn accept(
-    listener: TcpListener,
-    run: watch::Receiver<bool>,
-    counts: Arc<Counts>,
-    deltas: Option<usize>,
-) {
+async fn accept(listener: TcpListener, run: watch::Receiver<bool>, counts: Arc<Counts>, plan: Plan) {
     while let Ok((stream, _)) = listener.accept().await {
         let (run, counts) = (run.clone(), counts.clone());
         talaria_platform::spawn_task("stand-in-upstream", async move {
             // A consumer that goes away is the usual end.
-            let _ = answer(stream, run, &counts, deltas.unwrap_or(usize::MAX)).await;
+            let _ = answer(stream, run, &counts, plan).await;
         });
     }
 }
@@ -61,7 +70,7 @@ async fn answer(
     stream: TcpStream,
     mut run: watch::Receiver<bool>,
     counts: &Counts,
-    mut deltas: usize,
+    Plan { mut deltas, offset }: Plan,
 ) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
@@ -75,7 +84,7 @@ async fn answer(
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
     let number = counts.open.fetch_add(1, Ordering::Relaxed);
-    let phase = phase(number);
+    let phase = offset(number);
     while deltas > 0 {
         run.wait_for(|&running| running).await?;
         tokio::time::sleep(phase).await;

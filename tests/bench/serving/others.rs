@@ -1,4 +1,4 @@
-//! Relays between a model and a reader: the real program, and nginx.
+//! Relays between a model and a reader: the real program, and the least relay on our libraries.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tempfile::TempDir;
+
+use crate::count::role;
 
 /// The key of the server.
 pub const KEY: &str = "9c1f4be07a52d6386f0e1b7d";
@@ -21,8 +23,10 @@ const STARTING: Duration = Duration::from_secs(30);
 pub enum Other {
     /// The real program, serving HTTP alone.
     Talaria,
-    /// A plain `proxy_pass` without buffering. It does not parse the bytes that it passes on.
-    Nginx,
+    /// See `least`.
+    Passing,
+    /// Like [`Passing`](Self::Passing), but it waits for the disk as often as the gateway before it asks the model.
+    PassingAfterSync,
 }
 
 /// A running relay. Dropping it ends the relay.
@@ -81,7 +85,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Nginx has children, which end on SIGTERM but not when it is killed.
+        // Ended well, the program closes its database.
         if let Ok(id) = i32::try_from(self.process.id())
             && let Some(id) = rustix::process::Pid::from_raw(id)
         {
@@ -106,43 +110,13 @@ fn command(other: Other, folder: &Path, port: u16, model: u16) -> anyhow::Result
             command.env("API_SERVER_KEY", KEY).env("GATEWAY_PROXY_URL", format!("http://127.0.0.1:{model}"));
             command
         }
-        Other::Nginx => {
-            fs::write(folder.join("nginx.conf"), nginx_conf(folder, port, model))?;
-            let mut command = Command::new("nginx");
-            command.arg("-p").arg(folder).arg("-c").arg(folder.join("nginx.conf"));
-            command.arg("-e").arg(folder.join("error.log"));
+        Other::Passing | Other::PassingAfterSync => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(role(&[&crate::ROLE, &"passing", &port, &model]));
+            if other == Other::PassingAfterSync {
+                command.arg(folder);
+            }
             command
         }
     })
-}
-
-fn nginx_conf(folder: &Path, port: u16, model: u16) -> String {
-    let folder = folder.display();
-    format!(
-        "daemon off;
-worker_processes 2;
-worker_rlimit_nofile 20000;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log crit;
-events {{ worker_connections 8192; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{
-        listen 127.0.0.1:{port} backlog=4096;
-        location / {{
-            proxy_pass http://127.0.0.1:{model};
-            proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
-            proxy_buffering off;
-            proxy_read_timeout 1h;
-        }}
-    }}
-}}
-"
-    )
 }

@@ -20,6 +20,8 @@ struct Seen {
     delays: Mutex<Vec<f64>>,
     /// Delay of the first delta of each stream.
     firsts: Mutex<Vec<f64>>,
+    /// Time from the request of each stream to its first delta, in µs.
+    waits: Mutex<Vec<f64>>,
     ended: AtomicUsize,
     /// Streams of which every delta came, once and in order.
     whole: AtomicUsize,
@@ -56,6 +58,7 @@ pub fn reader(words: &[String]) -> anyhow::Result<()> {
             median(std::mem::take(&mut *seen.delays.lock())).to_string()
         }
         "first" => seen.firsts.lock().iter().copied().fold(0.0, f64::max).to_string(),
+        "waited" => median(std::mem::take(&mut *seen.waits.lock())).to_string(),
         "ended" => seen.ended.load(Ordering::Relaxed).to_string(),
         "whole" => {
             seen.say_what_is_wrong();
@@ -87,6 +90,7 @@ async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
+    let asked = monotonic_micros();
     stream.write_all(request.as_bytes()).await?;
     let (mut buffer, mut kept) = (vec![0; 16 * 1024], Vec::new());
     let (mut count, mut last) = (0, 0);
@@ -109,6 +113,9 @@ async fn read(port: u16, seen: &Seen) -> anyhow::Result<usize> {
         for (sent, end) in sse::stamps(deltas) {
             anyhow::ensure!(sent > last, "a delta came out of order, or twice");
             let late = (now % sse::DAY).saturating_sub(sent) as f64;
+            if count == 0 {
+                seen.waits.lock().push((now - asked) as f64);
+            }
             (if count == 0 { &seen.firsts } else { &seen.delays }).lock().push(late);
             (last, used, count) = (sent, end, count + 1);
         }

@@ -1,11 +1,8 @@
-//! Servers that make their own answers, for gate A1: ours with an agent that ticks, and the same in Python. All
-//! answer questions line by line.
+//! The server with an agent of its own that ticks, for gate A1. It answers questions line by line.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::Context as _;
 use talaria::agent::{
     Agent, AgentError, AgentInfo, AgentKind, AgentOutput, AgentTurn, PreparedTurn, TurnEnd, TurnEvent,
 };
@@ -16,34 +13,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::others::KEY;
-use crate::child::{self, Child};
-use crate::count::role;
+use crate::child;
 use crate::relay::{INTERVAL, allow_many_files, phase};
 use crate::rounds::{monotonic_micros, process_cpu};
 use crate::{room, sse};
-
-/// The kind of server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Talaria,
-    Aiohttp,
-    /// FastAPI under uvicorn, with uvloop.
-    FastApi,
-}
-
-/// Starts a server; also returns its port.
-pub fn start(kind: Kind) -> anyhow::Result<(Child, String)> {
-    let name = match kind {
-        Kind::Talaria => return Child::start(&role(&[&"ticking"])),
-        Kind::Aiohttp => "aiohttp",
-        Kind::FastApi => "fastapi",
-    };
-    let python = std::env::var("TALARIA_BENCH_PYTHON");
-    let python = python.context("no Python with aiohttp and FastAPI; tests/bench/run makes one")?;
-    let mut command = Command::new(python);
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/serving/ticking.py")).arg(name);
-    Child::of(command)
-}
 
 /// Runs our server: the whole core with its database and its server; only the agent is a fake.
 pub fn ticking() -> anyhow::Result<()> {

@@ -69,15 +69,13 @@ async fn on_switches_to_codex_writes_its_configuration_and_says_what_is_differen
     let written = codex.config();
     assert!(written.starts_with("model = \"mine\"\n") && written.contains("[mcp_servers.time]"), "{written}");
 
-    codex.is_logged_out();
-    let again = room.is_answered("@ann", "/codex-runtime on").await;
-    assert!(again.contains("codex is not logged in, so it answers nothing yet"), "{again}");
-    assert!(!again.contains("an account of its own"), "{again}");
-
     // A codex that is on is brought up to date once more.
     fs::write(codex.home().join("config.toml"), "").unwrap();
+    codex.is_logged_out();
     let again = room.is_answered("@ann", "/codex-runtime codex_app_server").await;
     assert!(again.starts_with("codex app-server runs the turns of the agent local already."), "{again}");
+    assert!(again.contains("codex is not logged in, so it answers nothing yet"), "{again}");
+    assert!(!again.contains("an account of its own"), "{again}");
     assert_eq!(codex.version_checks(), 2);
     assert!(codex.config().contains("[mcp_servers.time]"));
 }

@@ -1,6 +1,7 @@
 //! Turns the update of one room into events for the core.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use matrix_sdk::Room;
 use matrix_sdk::deserialized_responses::TimelineEvent;
@@ -35,7 +36,7 @@ impl SyncReader<'_> {
         sent: &SentCopies,
     ) -> Result<EventBatch, PlatformError> {
         self.lookup.renew();
-        let direct = if updates.is_empty() { DirectRooms::default() } else { self.direct_rooms().await? };
+        let direct = if updates.is_empty() { Arc::default() } else { self.known_direct_rooms().await? };
         let (mut news, mut replay_guard) = (EventBatch::default(), ReplayGuard::with(sent));
         for update in updates {
             let Some(room) = self.account.client.get_room(&update.room) else { continue };

@@ -12,7 +12,6 @@ use talaria_platform::{
 };
 
 use super::SyncReader;
-use super::event_lookup::shown_name;
 use super::invites::RoomUpgrade;
 use super::mention::OwnNames;
 use super::room_events::DirectRooms;
@@ -52,7 +51,7 @@ impl SyncReader<'_> {
         }
         Ok(RoomContext {
             room: talaria_platform::RoomInfo { name: room.name().as_deref().and_then(text::name), direct },
-            own_name: shown_name(room, &account.own).await,
+            own_name: self.name_of(room, &account.own).await,
             hears_all: match hearing {
                 AddressedWhen::Everything => true,
                 AddressedWhen::Mentioned => false,
@@ -75,12 +74,11 @@ impl SyncReader<'_> {
             return Ok(TranslatedEvent::Drop);
         }
         let proof = self.proof(room, event, &happening).await?;
-        // Read once: the SDK reads a member from several tables.
         let name = match &happening.what {
             MatrixEventKind::Said(_)
             | MatrixEventKind::Edited { .. }
             | MatrixEventKind::Deleted { .. }
-            | MatrixEventKind::Reacted { .. } => shown_name(room, &happening.sender).await,
+            | MatrixEventKind::Reacted { .. } => self.name_of(room, &happening.sender).await,
             MatrixEventKind::Member { .. }
             | MatrixEventKind::Upgraded { .. }
             | MatrixEventKind::Sealed { .. }

@@ -228,7 +228,7 @@ impl SyncReader<'_> {
             return Ok(());
         }
         self.lookup.renew();
-        let direct = self.direct_rooms().await?;
+        let direct = self.known_direct_rooms().await?;
         for (key, waiting) in chosen {
             let room = self.account.client.get_room(&waiting.room);
             let Some(room) = room.filter(|room| room.state() == RoomState::Joined) else {

@@ -11,11 +11,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use matrix_sdk::RoomState;
 use matrix_sdk::ruma::api::client::sync::sync_events::v3;
 use matrix_sdk::ruma::events::{AnySyncTimelineEvent, AnyTimelineEvent};
 use matrix_sdk::ruma::serde::Raw;
 use matrix_sdk::ruma::{EventId, OwnedEventId, OwnedRoomId, RoomId};
+use matrix_sdk::{EncryptionState, RoomState};
 
 use super::SyncReader;
 use super::filter::SentMembers;
@@ -103,9 +103,15 @@ impl SyncReader<'_> {
     /// is repeated in plaintext when it comes back to us (see `encryption::verify::plaintext_echo`).
     fn may_wait(&self) -> bool {
         let rooms = self.account.client.joined_rooms();
-        self.account.opened.requests.are_none()
-            && rooms.iter().all(|room| room.encryption_state().is_encrypted())
+        let is_verifying = !self.account.opened.requests.are_none();
+        may_wait(is_verifying, rooms.iter().map(|room| room.encryption_state()))
     }
+}
+
+/// Whether our own events may come late, in joined rooms of this encryption: see [`SyncReader::may_wait`]. A room whose
+/// state the SDK has not seen yet may be unencrypted.
+fn may_wait(is_verifying: bool, mut rooms: impl Iterator<Item = EncryptionState>) -> bool {
+    !is_verifying && rooms.all(|room| room.is_encrypted())
 }
 
 #[cfg(test)]
@@ -121,6 +127,16 @@ mod tests {
             copies.add(room_id!("!room"), Raw::from_json_string(event.to_string()).unwrap());
         }
         copies
+    }
+
+    #[test]
+    fn our_own_events_come_late_only_while_every_room_is_encrypted_and_nobody_verifies_us() {
+        use EncryptionState::{Encrypted, NotEncrypted, Unknown};
+        assert!(may_wait(false, [Encrypted, Encrypted].into_iter()));
+        assert!(may_wait(false, [].into_iter()));
+        assert!(!may_wait(false, [Encrypted, NotEncrypted].into_iter()));
+        assert!(!may_wait(false, [Unknown, Encrypted].into_iter()));
+        assert!(!may_wait(true, [Encrypted].into_iter()));
     }
 
     #[test]

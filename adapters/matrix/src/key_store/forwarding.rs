@@ -240,7 +240,7 @@ impl CryptoStore for CachedCryptoStore {
     }
 
     async fn next_batch_token(&self) -> Result<Option<String>> {
-        self.position().await
+        self.disk.next_batch_token().await
     }
 
     async fn close(&self) -> Result<()> {

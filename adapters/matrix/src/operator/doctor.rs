@@ -238,11 +238,21 @@ async fn store(opened: &OpenedAccount) -> DoctorCheck {
 fn rooms(opened: &OpenedAccount, settings: &MatrixSettings) -> DoctorCheck {
     let rooms = opened.client.joined_rooms();
     let plain = rooms.iter().filter(|room| !room.encryption_state().is_encrypted()).count();
-    let says = format!("in {}, {plain} of them not encrypted", rooms.len());
-    let check = DoctorCheck::good("rooms", says);
-    match settings.e2ee {
+    joined(rooms.len(), plain, settings.e2ee)
+}
+
+/// Says how many rooms there are, and what follows from those without encryption. A single one costs a sync for each of
+/// our own messages and edits, in every room: see `inbound::wake`.
+fn joined(rooms: usize, plain: usize, policy: EncryptionPolicy) -> DoctorCheck {
+    let check = DoctorCheck::good("rooms", format!("in {rooms}, {plain} of them not encrypted"));
+    match policy {
         EncryptionPolicy::Required if plain > 0 => check.with(
-            "rooms without encryption are not served; switch encryption on there, or set `e2ee: optional`",
+            "rooms without encryption are not served, and make every answer of this account cost more; switch encryption \
+             on there, leave them, or set `e2ee: optional`",
+        ),
+        EncryptionPolicy::Optional if plain > 0 && plain < rooms => check.with(
+            "rooms without encryption make every answer of this account cost more, in encrypted rooms too; switch \
+             encryption on there, or serve them with an account of their own",
         ),
         EncryptionPolicy::Required | EncryptionPolicy::Optional => check,
     }
@@ -305,6 +315,20 @@ mod tests {
     use matrix_sdk::ruma::UserId;
 
     use super::*;
+
+    #[test]
+    fn a_room_without_encryption_is_said_to_cost_all_others_something() {
+        let hint = |rooms, plain, policy| joined(rooms, plain, policy).hint;
+        let costs = |hint: Option<String>| hint.is_some_and(|hint| hint.contains("cost more"));
+
+        assert_eq!(hint(3, 0, EncryptionPolicy::Required), None);
+        assert_eq!(hint(3, 0, EncryptionPolicy::Optional), None);
+        assert!(
+            costs(hint(3, 1, EncryptionPolicy::Required)) && costs(hint(3, 1, EncryptionPolicy::Optional))
+        );
+        // Where no room is encrypted, nothing is lost.
+        assert_eq!(hint(3, 3, EncryptionPolicy::Optional), None);
+    }
 
     #[test]
     fn somebody_with_another_identity_is_named_with_what_follows() {
