@@ -75,6 +75,12 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// Ready as soon as the next process could go on with a resumable try that runs now; `None` if it can in any case. Asked
+    /// when the process is about to end: the engine goes on with the try for a moment until then.
+    fn until_resumable(&self, _turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     /// Frees everything that the agent holds for a session that is over. Called for each session that the agent reported
     /// something of ([`TurnEvent::Upstream`]): when `/new`, a reset by time or another agent took its place, when it was
     /// deleted, and when its history changed, which makes it another session to the agent. Never called while a turn of
@@ -221,9 +227,17 @@ pub struct LostTurn<'a> {
     pub turn: &'a AgentTurn,
     /// The request that was sent, or may have been.
     pub prepared: &'a PreparedTurn,
-    /// Number of earlier turns of this session with an equal prompt and an answer. Where that is not known, no answer
-    /// is looked for.
-    pub before: usize,
+    /// Earlier turns of this session with an equal prompt.
+    pub before: EqualTurns,
+}
+
+/// Earlier turns of a session that had the same prompt, as the agent was told it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EqualTurns {
+    /// Turns that were answered, so the upstream has their prompts.
+    pub answered: usize,
+    /// Turns with another end, whose prompts the upstream may have or not, and turns whose prompts were deleted here.
+    pub unclear: usize,
 }
 
 /// An answer that was found where the upstream keeps it; see [`Agent::recover`].

@@ -23,6 +23,12 @@ const LABEL: usize = 200;
 /// Bytes of an option's id.
 const OPTION_ID: usize = 128;
 
+/// Id and label of the option that allows an action once, where it cannot be allowed for longer.
+const ONCE: &str = "once";
+
+/// Id and label of the option beside it.
+const DENY: &str = "deny";
+
 /// A question of an agent for the people of the turn's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -38,6 +44,9 @@ pub struct Ask {
     pub reason: Option<String>,
     /// The answers that fit. The default makes the ask an approval.
     pub form: AnswerForm,
+    /// What the detail does not tell, if it is not the whole action. Neither a policy nor an earlier approval decides
+    /// about such an ask.
+    pub gap: Option<TextKey>,
 }
 
 /// The answers that fit an ask. Without options and without text it is an approval: once, for the session, always.
@@ -141,6 +150,27 @@ pub enum AnswerError {
 }
 
 impl AnswerForm {
+    /// The form of an action that can be allowed once and not for longer.
+    pub fn once_only() -> Self {
+        let option = |id: &str, kind| AskOption { id: id.to_owned(), label: id.to_owned(), kind };
+        let options = vec![option(ONCE, OptionKind::AllowOnce), option(DENY, OptionKind::RejectOnce)];
+        Self { options, takes_text: false }
+    }
+
+    /// Whether this is [that form](Self::once_only). Rooms are told of `/approve` then, and not of its two options.
+    pub fn is_once_only(&self) -> bool {
+        let is =
+            |option: &AskOption, id: &str, kind| option.id == id && option.label == id && option.kind == kind;
+        match self.options.as_slice() {
+            [once, deny] => {
+                !self.takes_text
+                    && is(once, ONCE, OptionKind::AllowOnce)
+                    && is(deny, DENY, OptionKind::RejectOnce)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the ask is an approval.
     pub fn is_approval(&self) -> bool {
         self.options.is_empty() && !self.takes_text

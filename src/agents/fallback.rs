@@ -193,6 +193,14 @@ impl Agent for FallbackAgent {
         Box::pin(async { Err(AgentError::new(AgentErrorKind::Refused, TextKey::CannotResume)) })
     }
 
+    fn until_resumable(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        let route = turn.scratch.get::<TurnRoute>();
+        match route.is_some_and(|route| route.second_runs.load(Ordering::Relaxed)) {
+            true => self.second.agent.until_resumable(turn),
+            false => self.first.agent.until_resumable(turn),
+        }
+    }
+
     fn abandon(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
         let route = turn.scratch.get::<TurnRoute>();
         match route.is_some_and(|route| route.second_runs.load(Ordering::Relaxed)) {

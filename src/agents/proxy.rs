@@ -10,6 +10,7 @@ mod process_start;
 mod protocol;
 mod recover;
 pub(crate) mod runs;
+mod transcript;
 
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use approvals::PendingApprovals;
 use capabilities::KnownCapabilities;
 use protocol::TurnProtocol;
 use runs::request::run_request;
+use runs::run_turn::RunBeginning;
 use runs::{UpstreamRunId, UpstreamRuns};
 
 /// Name of the server in error texts.
@@ -274,8 +276,13 @@ impl Agent for ProxyAgent {
         self.stop_work(turn)
     }
 
-    fn may_recover(&self, _prepared: &PreparedTurn) -> bool {
-        self.known().last.is_some_and(|known| known.transcripts && !known.idempotent)
+    fn until_resumable(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        Some(turn.scratch.get::<RunBeginning>()?.until_begun())
+    }
+
+    fn may_recover(&self, prepared: &PreparedTurn) -> bool {
+        let is_run = TurnProtocol::of(&prepared.request) == TurnProtocol::Runs;
+        is_run || self.known().last.is_some_and(|known| known.transcripts && !known.idempotent)
     }
 
     fn recover<'a>(

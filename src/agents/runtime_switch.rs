@@ -107,6 +107,14 @@ impl Agent for RuntimeSwitch {
         }
     }
 
+    fn until_resumable(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
+        let ran = turn.scratch.get::<TurnRuntime>();
+        match ran.is_some_and(|ran| ran.is_codex.load(Ordering::Relaxed)) {
+            true => self.codex.until_resumable(turn),
+            false => self.own.until_resumable(turn),
+        }
+    }
+
     fn abandon(&self, turn: &AgentTurn) -> Option<BoxFuture<'static, ()>> {
         let ran = turn.scratch.get::<TurnRuntime>();
         match ran.is_some_and(|ran| ran.is_codex.load(Ordering::Relaxed)) {
@@ -186,7 +194,8 @@ mod tests {
 
     use super::*;
     use crate::agent::{
-        AgentKind, Ask, AskChoice, AttemptKind, DenyReason, RewindSupport, SessionMessage, TurnEvent,
+        AgentKind, Ask, AskChoice, AttemptKind, DenyReason, EqualTurns, RewindSupport, SessionMessage,
+        TurnEvent,
     };
     use crate::ids::{SessionId, TurnId};
     use crate::rules::{AgentPolicy, AgentRules, Rules};
@@ -340,7 +349,7 @@ mod tests {
         scene.fails(&turn, for_codex.clone()).await;
         assert!(scene.switch.abandon(&turn).is_none());
         scene.switch.may_recover(&for_codex);
-        let lost = LostTurn { turn: &turn, prepared: &for_codex, before: 0 };
+        let lost = LostTurn { turn: &turn, prepared: &for_codex, before: EqualTurns::default() };
         scene.switch.recover(lost, &Nowhere).await;
         assert_eq!(
             (scene.own.noted(), scene.codex.noted()),

@@ -88,6 +88,12 @@ fn give(
     }
     let text = match &choice {
         AskChoice::Deny(_) => TextKey::AskDenied,
+        AskChoice::Option(_) if ask.form.is_once_only() => {
+            match chosen.is_some_and(|option| option.kind.allows()) {
+                true => TextKey::AskApprovedOnce,
+                false => TextKey::AskDenied,
+            }
+        }
         AskChoice::Allow(GrantScope::Once) => TextKey::AskApprovedOnce,
         AskChoice::Allow(GrantScope::Session) => TextKey::AskApprovedSession,
         AskChoice::Allow(GrantScope::Always) => TextKey::AskApprovedAlways,
@@ -98,7 +104,7 @@ fn give(
     if choice == AskChoice::Allow(GrantScope::Always) {
         text = text.with("days", GRANT_DAYS);
     }
-    if let Some(option) = chosen {
+    if let Some(option) = chosen.filter(|_| !ask.form.is_once_only()) {
         text = text.with("option", option.shown());
     }
     Ok((vec![PostCommit::Answered(ask.id.clone())], Some(text)))
@@ -122,6 +128,9 @@ fn misfit(context: &CommandContext<'_>, ask: &AskRow, error: AnswerError) -> Loc
         text.with("options", ask.form.options_text(context.words)).with("code", ask.code.as_str())
     };
     match error {
+        AnswerError::NeedsAnswer if ask.form.is_once_only() => {
+            TextKey::AnswerOnlyOnce.with("code", ask.code.as_str())
+        }
         AnswerError::NeedsAnswer => TextKey::AnswerNeeded.with("code", ask.code.as_str()),
         AnswerError::IsApproval => TextKey::AnswerApproval.with("code", ask.code.as_str()),
         AnswerError::UnknownOption | AnswerError::NoText => with_options(TextKey::AnswerNoOption),

@@ -47,13 +47,14 @@ impl TextKey {
     pub fn needs(self) -> &'static [&'static str] {
         match self {
             // The title says whether a command is sandboxed.
-            Self::Ask => &["title", "action", "code"],
+            Self::Ask | Self::AskOnce => &["title", "action", "code"],
             Self::AskText => &["action", "code"],
             Self::AskOptions | Self::AskOptionsText => &["action", "options", "code"],
             Self::AskOption => &["number", "label"],
             Self::AnswerNoOption | Self::AnswerAmbiguous => &["options", "code"],
             Self::AskActionIn => &["action", "folder"],
             Self::AskReason => &["action"],
+            Self::AskGap => &["action", "gap"],
             Self::AskWhich => &["list"],
             Self::AskWhichItem | Self::PairingCode => &["code"],
             _ => &[],
@@ -287,11 +288,13 @@ texts! {
 
     // Asks of the agent.
     Ask "ask" Part ["title", "action", "code"]
+    AskOnce "ask_once" Part ["title", "action", "code"]
     AskOptions "ask_options" Part ["title", "action", "options", "code"]
     AskOptionsText "ask_options_text" Part ["title", "action", "options", "code"]
     AskText "ask_text" Part ["title", "action", "code"]
     AskOption "ask_option" Part ["number", "label"]
     AskActionIn "ask_action_in" Part ["action", "folder"]
+    AskGap "ask_gap" Part ["action", "gap"]
     AskReason "ask_reason" Part ["action", "reason"]
     AskUnshowable "ask_unshowable" Notice ["title"]
     AskTooMany "ask_too_many" Notice []
@@ -310,6 +313,9 @@ texts! {
     AnswerUnheard "answer_unheard" Notice ["title"]
     ApprovalUnconfirmed "approval_unconfirmed" Notice ["title"]
     AnswerUnconfirmed "answer_unconfirmed" Notice ["title"]
+    RunFolderUnknown "run_folder_unknown" Part []
+    RunPartHidden "run_part_hidden" Part []
+    RunSaidInstead "run_said_instead" Part ["text"]
     RunDeclinedSeveral "run_declined_several" Part []
     RunDeclinedUnseen "run_declined_unseen" Part []
     AskNone "ask_none" Part []
@@ -324,6 +330,7 @@ texts! {
     AnswerUnknown "answer_unknown" Part ["code"]
     AnswerApproval "answer_approval" Part ["code"]
     AnswerNeeded "answer_needed" Part ["code"]
+    AnswerOnlyOnce "answer_only_once" Part ["code"]
     AnswerNoOption "answer_no_option" Part ["options", "code"]
     AnswerAmbiguous "answer_ambiguous" Part ["options", "code"]
     AskAnswerTooLong "ask_answer_too_long" Part ["limit"]

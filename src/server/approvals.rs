@@ -20,6 +20,7 @@ use super::runs::own_run;
 use super::{ApiError, Caller, Server};
 use crate::access::GrantScope;
 use crate::agent::{ANSWER_CHARS, AnswerError, AnswerForm, AskChoice, AskOpened, AskResolved};
+use crate::i18n::LocalizedText;
 use crate::ids::{AskId, TurnId};
 use crate::turns::{AnswerResult, AskReply};
 
@@ -47,6 +48,9 @@ pub fn requested(run: &TurnId, asked: &AskOpened) -> Value {
     });
     if let Some(reason) = &ask.reason {
         data["reason"] = json!(reason);
+    }
+    if let Some(gap) = ask.gap {
+        data["gap"] = json!(LocalizedText::from(gap).to_string());
     }
     if !ask.form.is_approval() {
         let once = ask.form.approve(GrantScope::Once).is_ok().then_some("once");

@@ -15,7 +15,7 @@ pub use self::source_columns::actor;
 pub(in crate::store) use self::source_columns::stored_question;
 use self::source_columns::{SOURCE_COLUMNS, read_source, stored_request};
 use super::{Result, Tx, unix_now};
-use crate::agent::PreparedTurn;
+use crate::agent::{EqualTurns, PreparedTurn};
 use crate::ids::{AgentName, SessionId, TurnId};
 use crate::turn_source::TurnSource;
 
@@ -310,20 +310,23 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Number of earlier turns with the same prompt that were answered under the same id of the session. `None` if it is
-    /// uncertain: such a turn has an unknown end, or an earlier prompt was deleted.
-    pub fn answered_before(&self, turn: &TurnRow) -> Result<Option<usize>> {
+    /// Earlier turns under the same id of the session whose prompts were the same for the agent: it is told in a shared room
+    /// who asks, and everywhere what a prompt replies to.
+    pub fn equal_before(&self, turn: &TurnRow) -> Result<EqualTurns> {
         let mut query = self.conn.prepare_cached(
-            "SELECT count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state <> 'done') FROM turns
-             WHERE session = ?1 AND id <> ?2 AND (prompt = ?3 OR prompt = '')
-                 AND seq < (SELECT seq FROM turns WHERE id = ?2)
-                 AND asked_forks = (SELECT asked_forks FROM turns WHERE id = ?2)",
+            "SELECT count(*) FILTER (WHERE earlier.state = 'done' AND earlier.prompt <> ''),
+                 count(*) FILTER (WHERE earlier.state <> 'done' OR earlier.prompt = '')
+             FROM turns AS earlier JOIN turns AS own ON own.id = ?2
+             WHERE earlier.session = ?1 AND earlier.seq < own.seq AND earlier.asked_forks = own.asked_forks
+                 AND (earlier.prompt = '' OR earlier.prompt = ?3 AND earlier.quote IS own.quote AND (own.direct
+                     OR coalesce(earlier.speaker, earlier.author) = coalesce(own.speaker, own.author)
+                         AND CASE WHEN earlier.speaker IS NULL THEN earlier.author_name ELSE earlier.speaker_name END
+                             IS CASE WHEN own.speaker IS NULL THEN own.author_name ELSE own.speaker_name END))",
         )?;
         let counted = query.query_row(params![turn.session.0, turn.id.0, turn.prompt], |row| {
-            Ok((row.get::<_, usize>(0)?, row.get::<_, usize>(1)?))
+            Ok(EqualTurns { answered: row.get(0)?, unclear: row.get(1)? })
         });
-        let (answered, unclear) = counted?;
-        Ok((unclear == 0).then_some(answered))
+        Ok(counted?)
     }
 
     /// Whether a turn with this idempotency key runs or waits here.

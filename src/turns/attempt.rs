@@ -1,6 +1,7 @@
 //! One try of a turn: stores its request before it is sent, and runs the agent once.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use talaria_platform::{BoxFuture, PlaceLifetime};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,10 @@ use crate::poll_when_woken::poll_when_woken;
 use crate::rules::Rules;
 use crate::store::{self, TokenPayer, Tx};
 use crate::testing::failpoint;
+
+/// Time for a try to become resumable when the process is about to end. A server tells the id of a run at once; the end of
+/// the process must not wait for one that does not.
+const BEGINNING: Duration = Duration::from_secs(2);
 
 /// How one try ended.
 pub(super) enum AttemptEnd {
@@ -118,7 +123,7 @@ impl TurnRun<'_> {
     async fn interrupt(
         &self,
         agent: &SharedAgent,
-        run: BoxFuture<'_, Result<TurnEnd, AgentError>>,
+        mut run: BoxFuture<'_, Result<TurnEnd, AgentError>>,
         stop: CancellationToken,
         resume: bool,
     ) -> Result<TurnEnd, AgentError> {
@@ -128,6 +133,15 @@ impl TurnRun<'_> {
         }
         let wanted = self.turns.draining.is_cancelled() && !stopped && !self.sink.full.is_cancelled();
         if wanted && resume {
+            if let Some(resumable) = agent.until_resumable(&self.turn) {
+                tokio::select! {
+                    biased;
+                    // First, because most tries are resumable already, and must not go on.
+                    () = resumable => {}
+                    end = &mut run => return end,
+                    () = tokio::time::sleep(BEGINNING) => {}
+                }
+            }
             // The upstream must not be told to end the run: it is only dropped.
             return Ok(TurnEnd::Stopped);
         }

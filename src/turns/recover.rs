@@ -13,15 +13,16 @@ impl TurnRun<'_> {
         let Some(prepared) = &self.prepared else { return Ok(RunResult::Over(otherwise)) };
         let (turns, sink, stop) = (self.turns, &self.sink, &self.running.stop);
         let earlier = TurnRow::clone(self.row);
-        // If the same prompt was asked before with an unknown end, an answer could belong to either.
-        let Some(before) = turns.store.read(move |tx| tx.answered_before(&earlier)).await? else {
-            return Ok(RunResult::Over(otherwise));
-        };
+        let before = turns.store.read(move |tx| tx.equal_before(&earlier)).await?;
         let output = TurnOutput::new(sink, &turns.asks, self.row, &turns.store, &prepared.agent, stop);
         let agent = turns.agent_of(self.row).agent;
         let found = tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok(RunResult::Over(TurnOutcome::Stopped)),
+            () = stop.cancelled() => {
+                // The turn may still run there: its id was lost, or only its end.
+                turns.abandon(&agent, &self.turn).await;
+                return Ok(RunResult::Over(TurnOutcome::Stopped));
+            }
             // The next process can look as well as this one: everything it needs is stored.
             () = turns.draining.cancelled() => return Ok(RunResult::Suspended),
             found = agent.recover(LostTurn { turn: &self.turn, prepared, before }, &output) => found,

@@ -124,8 +124,7 @@ impl TurnRun<'_> {
                         };
                         let pause = again.pause.length(jitter(tries.backoff.advance()));
                         if Instant::now() + pause > tries.deadline {
-                            Box::pin(self.load_input(Reload::Question)).await?;
-                            return Ok(RunResult::Over(again.give_up()));
+                            return Box::pin(self.give_up(again)).await;
                         }
                         self.leave_in_store();
                         over = Box::pin(self.pause(&again, pause, &tries.until)).await;
@@ -147,6 +146,23 @@ impl TurnRun<'_> {
                 self.prepared = None;
             }
         }
+    }
+
+    /// Ends the turn because the time for trying is over. An answer that the agent keeps is found even now.
+    async fn give_up(&mut self, again: NextAttempt) -> store::Result<RunResult> {
+        let outcome = again.give_up();
+        let may_have_run = matches!(outcome, TurnOutcome::Unknown { .. });
+        Box::pin(self.load_input(if may_have_run { Reload::All } else { Reload::Question })).await?;
+        let may_recover = self.prepared.as_ref().is_some_and(|prepared| self.agent().may_recover(prepared));
+        if !(may_have_run && may_recover) {
+            return Ok(RunResult::Over(outcome));
+        }
+        let result = Box::pin(self.recover_or(outcome)).await?;
+        if let RunResult::Over(TurnOutcome::Unknown { .. }) = &result {
+            // People are told that they can run it again: it must not go on beside that.
+            Box::pin(self.turns.abandon(&self.agent(), &self.turn)).await;
+        }
+        Ok(result)
     }
 
     /// Time for which a turn is tried again.

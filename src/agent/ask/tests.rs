@@ -158,3 +158,16 @@ fn an_option_has_the_same_kind_in_the_store_and_in_the_audit() {
         assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
     }
 }
+
+#[test]
+fn what_may_be_allowed_once_only_is_allowed_for_no_longer() {
+    let form = AnswerForm::once_only();
+    assert!(form.is_once_only() && form.is_valid() && !form.is_approval());
+    assert_eq!(form.approve(GrantScope::Once), Ok(AskChoice::Option("once".to_owned())));
+    for scope in [GrantScope::Session, GrantScope::Always] {
+        assert_eq!(form.approve(scope), Err(AnswerError::NeedsAnswer));
+    }
+    let mut other = AnswerForm::once_only();
+    other.options[0].kind = OptionKind::AllowAlways;
+    assert!(![AnswerForm::default(), permission(), other].iter().any(AnswerForm::is_once_only));
+}

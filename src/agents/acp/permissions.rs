@@ -103,6 +103,7 @@ pub async fn answer(
         cwd: Some(folder.unwrap_or(cwd).to_owned()),
         reason,
         form: options.form(),
+        gap: None,
     };
     match out.ask(ask).await {
         AskChoice::Option(id) if options.allows(&id) => allowed(&id),

@@ -95,6 +95,7 @@ impl McpTool {
             cwd: None,
             reason: None,
             form: AnswerForm::default(),
+            gap: None,
         };
         approve(call, ask, "The call").await
     }

@@ -19,9 +19,11 @@ use talaria_platform::{BoxFuture, CancellationToken};
 use tokio::sync::Notify;
 
 use super::runs::ask_order::{AskOrder, Doubt, is_same_ask};
+use super::runs::masks::may_hide_a_part;
 use super::runs::run_event::UnnamedAsk;
 use super::runs::{AnswerReceipt, AskAddress, UpstreamRunId, UpstreamRuns};
-use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AttemptKind, TurnEvent};
+use crate::access::GrantScope;
+use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AttemptKind, DenyReason, TurnEvent};
 use crate::i18n::{LocalizedText, TextKey};
 use crate::openai::wire::ApprovalEvent;
 use crate::util::code_span;
@@ -143,6 +145,7 @@ impl PendingApprovals {
                     cwd: cwd.map(|cwd| cwd.into_owned()),
                     reason: reason.map(|reason| reason.into_owned()),
                     form,
+                    gap: None,
                 };
                 let address = AskAddress::Id(id.clone());
                 self.open(&mut inner, NewAsk { id, address, run, ask, attempt }, runs, out);
@@ -186,13 +189,19 @@ impl PendingApprovals {
             out.emit(TurnEvent::Remark(TextKey::RunDeclinedSeveral.into()));
             return;
         }
+        let gap = match may_hide_a_part(&command) {
+            true => TextKey::RunPartHidden,
+            false => TextKey::RunFolderUnknown,
+        };
         let title = tool.filter(|tool| !tool.is_empty()).map(LocalizedText::from);
         let ask = Ask {
             title: title.unwrap_or_else(|| TextKey::AgentRemote.into()),
             detail: command,
+            // The server tells only the command, and an approval for longer would hold for the same words in any folder.
             cwd: None,
             reason: description,
-            form: AnswerForm::default(),
+            form: AnswerForm::once_only(),
+            gap: Some(gap),
         };
         let address = AskAddress::Oldest { asked_at };
         self.open(&mut inner, NewAsk { id, address, run: run.clone(), ask, attempt }, runs, out);
@@ -346,18 +355,32 @@ impl UpstreamAsk {
             }
             choice = asking => choice,
         };
+        let is_unnamed = matches!(self.address, AskAddress::Oldest { .. });
+        let choice = if is_unnamed { once_or_not(choice) } else { choice };
         let receipt = tokio::select! {
             biased;
             // The stream may report our own answer before the request has its response.
             () = tokens.answered.cancelled() => AnswerReceipt::Taken,
             receipt = self.runs.answer(&self.run, &self.address, &choice, &tokens.gone) => receipt,
         };
-        let is_unnamed = matches!(self.address, AskAddress::Oldest { .. });
         let may_wait = matches!(receipt, AnswerReceipt::Missed | AnswerReceipt::Unknown);
         let in_doubt = is_unnamed && may_wait && !tokens.gone.is_cancelled();
         let unheard =
             words_of(receipt, &choice).map(|text| text.with("title", code_span(&self.title, TITLE)));
         ApprovalOutcome::Ended { id, unheard, in_doubt: in_doubt.then_some((self.run, self.runs)) }
+    }
+}
+
+/// The answer to an ask that can only be allowed once, in words of the upstream.
+fn once_or_not(choice: AskChoice) -> AskChoice {
+    let form = AnswerForm::once_only();
+    match choice {
+        AskChoice::Allow(_) => AskChoice::Allow(GrantScope::Once),
+        AskChoice::Option(id) if form.option(&id).is_some_and(|option| option.kind.allows()) => {
+            AskChoice::Allow(GrantScope::Once)
+        }
+        AskChoice::Option(_) | AskChoice::Text(_) => AskChoice::Deny(DenyReason::Person),
+        AskChoice::Deny(reason) => AskChoice::Deny(reason),
     }
 }
 

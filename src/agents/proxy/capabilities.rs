@@ -3,9 +3,12 @@
 //! No form of the response makes a turn fail. A capability that the response does not announce in a form that we
 //! understand is not used.
 
+use std::ops::Deref;
+
 use reqwest::Response;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::{ProxyAgent, SMALL_REQUEST, WHO};
@@ -15,6 +18,10 @@ use crate::openai::error;
 
 /// Longest response to `GET /v1/capabilities` that is read, in bytes.
 pub(crate) const ANSWER: usize = 256 * 1024;
+
+/// Bodies with more than [`ANSWER`] bytes that may be in memory at once: a state or a session may have many mebibytes, and
+/// after a break all turns ask for theirs together.
+static LARGE_BODIES: Semaphore = Semaphore::const_new(4);
 
 /// Capabilities that the upstream reported, now and earlier.
 #[derive(Clone, Copy, Default)]
@@ -195,16 +202,34 @@ impl ProxyAgent {
     }
 }
 
-/// Reads a whole body; `None` if it has more than `most` bytes.
-pub(crate) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
-    let mut body = Vec::new();
+/// A body that was read, with its share of the memory for large ones.
+pub(crate) struct ReadBody {
+    bytes: Vec<u8>,
+    /// Held until the body is dropped, which is when it has been parsed. `None` for a small one.
+    _permit: Option<SemaphorePermit<'static>>,
+}
+
+impl Deref for ReadBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads a whole body; `None` if it has more than `most` bytes. A large one waits until few others are in memory.
+pub(crate) async fn body(mut response: Response, most: usize) -> reqwest::Result<Option<ReadBody>> {
+    let (mut bytes, mut permit) = (Vec::new(), None);
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > most {
+        if bytes.len() + chunk.len() > most {
             return Ok(None);
         }
-        body.extend_from_slice(&chunk);
+        if bytes.len() + chunk.len() > ANSWER && permit.is_none() {
+            permit = LARGE_BODIES.acquire().await.ok();
+        }
+        bytes.extend_from_slice(&chunk);
     }
-    Ok(Some(body))
+    Ok(Some(ReadBody { bytes, _permit: permit }))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 mod answers;
 pub(super) mod ask_order;
 mod event_taker;
+mod final_text;
+pub(super) mod masks;
 pub(super) mod request;
 pub(super) mod run_event;
 pub(super) mod run_turn;

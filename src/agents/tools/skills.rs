@@ -124,6 +124,7 @@ impl SkillsTool {
             cwd: None,
             reason: None,
             form: AnswerForm::default(),
+            gap: None,
         };
         approve(call, ask, "Writing the skill").await
     }

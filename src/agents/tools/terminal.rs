@@ -137,6 +137,7 @@ impl TerminalTool {
             cwd: Some(request.shown_cwd.clone()),
             reason: None,
             form: AnswerForm::default(),
+            gap: None,
         }
     }
 

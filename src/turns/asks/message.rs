@@ -15,19 +15,26 @@ const REASON: usize = 300;
 /// The whole text that asks. `None` if it would not show everything that a person must judge: there is no detail, or an
 /// operator's wording leaves something out.
 pub(super) fn ask_text(words: &TextCatalog, ask: &Ask, title: &str, code: &str) -> Option<String> {
-    let Ask { detail, cwd, form, reason, .. } = ask;
+    let Ask { title: _, detail, cwd, reason, form, gap } = ask;
     let block = code_block(detail);
     let folder = cwd.as_ref().map(|cwd| code_span(cwd, usize::MAX));
     let action = match folder.clone() {
         Some(folder) => TextKey::AskActionIn.with("action", block.as_str()).with("folder", folder),
         None => LocalizedText::Said(block.clone()),
     };
+    let gap = gap.map(|gap| words.say(&gap.into()));
+    let action = match gap.clone() {
+        Some(gap) => TextKey::AskGap.with("action", action).with("gap", gap),
+        None => action,
+    };
     let action = match reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
         Some(reason) => TextKey::AskReason.with("action", action).with("reason", code_span(reason, REASON)),
         None => action,
     };
     let options = form.options_text(words);
+    let is_once_only = form.is_once_only();
     let text = match (options.is_empty(), form.takes_text) {
+        _ if is_once_only => TextKey::AskOnce.with("title", title),
         (true, false) => TextKey::Ask.with("title", title),
         (true, true) => TextKey::AskText.with("title", title),
         (false, false) => TextKey::AskOptions.with("title", title).with("options", options.as_str()),
@@ -39,8 +46,8 @@ pub(super) fn ask_text(words: &TextCatalog, ask: &Ask, title: &str, code: &str) 
         && shows(&block)
         && shows(code)
         && folder.is_none_or(|folder| shows(&folder))
-        && form.options.iter().all(|option| shows(&option.shown()))
-        && shows(&options);
+        && gap.is_none_or(|gap| shows(&gap))
+        && (is_once_only || form.options.iter().all(|option| shows(&option.shown())) && shows(&options));
     all.then_some(text)
 }
 

@@ -134,6 +134,10 @@ impl OpenAskTx<'_> {
         match policy.decide(&self.ask.detail) {
             PermissionDecision::Ask => Ok(None),
             PermissionDecision::Deny => self.deny(DenyReason::Policy).map(Some),
+            // The entry that fits may not be what would run.
+            PermissionDecision::AllowOnce if self.ask.gap.is_some() => {
+                self.deny(DenyReason::Policy).map(Some)
+            }
             PermissionDecision::AllowOnce => match self.ask.form.allow_once() {
                 Some(choice) => {
                     let form = &self.ask.form;
@@ -162,7 +166,7 @@ impl OpenAskTx<'_> {
     /// The approval of an equal ask that still holds, and the person who gave it and may still give it. Options and
     /// texts answer only the ask for which they were given.
     fn granted(&self) -> Result<Option<(GrantScope, String)>> {
-        match self.ask.form.is_approval() {
+        match self.ask.form.is_approval() && self.ask.gap.is_none() {
             true => granted(self.tx, self.rules, self.turn, &self.digest, self.default_agent),
             false => Ok(None),
         }
@@ -189,10 +193,11 @@ pub(super) fn granted(
 /// Identifies equal asks: a hash of every word of the ask, shown or not, but for the reason. Titles are taken in the
 /// default language, so that a grant outlives a change of language.
 pub(super) fn digest(ask: &Ask) -> String {
-    let title = ask.title.to_string();
+    let (title, gap) = (ask.title.to_string(), ask.gap.map(|gap| LocalizedText::from(gap).to_string()));
     let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
     let options =
         ask.form.options.iter().flat_map(|option| ["option", &option.id, &option.label, option.kind.name()]);
     let text = ask.form.takes_text.then_some("text");
-    hash(["ask", &title, &ask.detail].into_iter().chain(folder).chain(options).chain(text))
+    let gap = gap.iter().flat_map(|gap| ["gap", gap.as_str()]);
+    hash(["ask", &title, &ask.detail].into_iter().chain(folder).chain(options).chain(text).chain(gap))
 }

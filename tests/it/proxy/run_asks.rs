@@ -36,7 +36,7 @@ fn choice(choice: &str) -> Vec<Value> {
 #[tokio::test]
 async fn an_ask_is_granted_or_denied_in_the_room() {
     for (answer, told_there, error) in
-        [("/approve", "once", false), ("/approve session", "once", false), ("/deny", "deny", true)]
+        [("/approve", "once", false), ("/approve once", "once", false), ("/deny", "deny", true)]
     {
         let gate = Gate::new();
         let rest = [
@@ -58,8 +58,9 @@ async fn an_ask_is_granted_or_denied_in_the_room() {
     }
 }
 
+/// The server does not say in which folder a command runs: the same words may do something else the next time.
 #[tokio::test]
-async fn what_is_allowed_for_longer_is_not_asked_again() {
+async fn nothing_is_allowed_for_longer_than_once() {
     let (first, second) = (Gate::new(), Gate::new());
     let again = [
         responded("once"),
@@ -74,17 +75,55 @@ async fn what_is_allowed_for_longer_is_not_asked_again() {
         .answers_at("/events", [stream.sends(responded("once") + &*completed("Twice.")).ends()])
         .answers_at("/v1/runs/run_1", [waits_for_approval(AT), waits_for_approval(AT + 9.0)]);
     let gateway = gateway(&upstream).await;
+    let room = gateway.room();
     is_asked(&gateway).await;
-    gateway.room().says("@ann", "/approve session").await;
+    let ask = room.asked().pop().unwrap();
+    assert!(
+        ask.text.contains("does not say in which folder") && !ask.text.contains("session"),
+        "{}",
+        ask.text
+    );
+    for word in ["session", "always"] {
+        room.says("@ann", &format!("/approve {} {word}", ask.code)).await;
+    }
+    room.shows("This can be allowed only once at a time").await;
+    assert_eq!(told(&upstream), [] as [Value; 0], "nothing was decided");
+    room.says("@ann", &format!("/approve {}", ask.code)).await;
+    room.shows("Allowed, this once: `terminal`").await;
     upstream.has_requests("/approval", 1).await;
     first.open();
+    let asked_twice = || (room.asked().len() == 2).then(|| room.asked().pop().unwrap());
+    let second_ask = gateway.chat().until("it is asked again", asked_twice).await;
+    room.says("@ann", &format!("/approve {}", second_ask.code)).await;
     upstream.has_requests("/approval", 2).await;
     second.open();
-    gateway.room().shows("bot   Twice.").await;
-    assert_eq!(
-        (told(&upstream), gateway.room().asked().len()),
-        ([choice("once"), choice("once")].concat(), 1)
-    );
+    room.shows("bot   Twice.").await;
+    assert_eq!(told(&upstream), [choice("once"), choice("once")].concat());
+}
+
+/// hermes-agent hides what looks like a secret, and a command can look like one.
+#[tokio::test]
+async fn a_command_with_a_hidden_part_is_asked_with_a_warning() {
+    let gate = Gate::new();
+    let upstream = with_events(
+        Answer::stream()
+            .sends([tool_started("terminal"), asks("API_TOKEN=*** true", AT)].concat())
+            .waits(&gate)
+            .sends([responded("deny"), text("Then not."), completed("Then not.")].concat())
+            .ends(),
+    )
+    .await;
+    upstream.answers_at("/v1/runs/run_1", [waits_for_approval(AT)]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "clean up").await;
+    let ask = gateway.room().is_asked("terminal").await;
+    assert!(ask.text.contains("hides a part of this, so more may run than is shown here"), "{}", ask.text);
+    gateway.room().says("@ann", &format!("/answer {} deny", ask.code)).await;
+    gateway.room().shows("Denied: `terminal`").await;
+    upstream.has_requests("/approval", 1).await;
+    gate.open();
+    gateway.room().shows("bot   Then not.").await;
+    assert_eq!(told(&upstream), choice("deny"));
 }
 
 /// hermes-agent waits for a minute and does not say that it has stopped, but the tool call ends.
@@ -149,6 +188,22 @@ async fn an_approval_whose_response_was_lost_is_not_called_denied() {
     gateway.room().says("@ann", "/approve").await;
     gateway.room().shows("so it is not known whether this ran").await;
     assert!(!gateway.room().now().contains("therefore denies"), "{}", gateway.room().now());
+    upstream.has_requests("/approval", 2).await;
+    gate.open();
+    gateway.room().shows("Done.").await;
+    assert_eq!(told(&upstream), [json!({ "choice": "once" }), deny_all()]);
+}
+
+/// The approval may have been taken, and what waits there now is another command.
+#[tokio::test]
+async fn an_approval_that_may_have_arrived_is_never_sent_again() {
+    let gate = Gate::new();
+    let upstream = asking(&gate, &(text(" Done.") + &*completed("Let me clean up. Done."))).await;
+    upstream.answers_at("/approval", [Answer::bytes("").resets(), Answer::status(200, "{}")]);
+    let gateway = gateway(&upstream).await;
+    is_asked(&gateway).await;
+    gateway.room().says("@ann", "/approve").await;
+    gateway.room().shows("so it is not known whether this ran").await;
     upstream.has_requests("/approval", 2).await;
     gate.open();
     gateway.room().shows("Done.").await;

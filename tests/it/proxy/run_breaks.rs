@@ -221,6 +221,55 @@ async fn a_crash_before_the_id_came_is_looked_for_in_the_session_too() {
     assert_eq!(runs_begun(&upstream), 1);
 }
 
+/// SIGTERM comes between the request and its answer.
+#[tokio::test]
+async fn the_end_of_the_process_waits_a_moment_for_the_id_of_a_run_that_begins() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    upstream
+        .answers_at("/v1/runs", [Answer::bytes("").waits(&gate).then(begun(scripted::RUN))])
+        .answers_at("/v1/runs/run_1", [has_completed("It is 42.")]);
+    let mut gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gate.is_reached().await;
+    tokio::join!(gateway.drain(), async { gate.open() });
+    gateway.restart().await;
+    gateway.room().shows("bot   It is 42.").await;
+    assert_eq!(runs_begun(&upstream), 1);
+}
+
+/// In a shared room the server is told who asks, so the same words of somebody else are another question there.
+#[tokio::test]
+async fn the_same_words_of_another_person_are_another_question() {
+    let upstream = with_events(Answer::events(completed("First."))).await;
+    upstream.answers_at("/v1/runs", [begun(scripted::RUN), Answer::bytes("").resets()]);
+    let gateway = gateway(&upstream).await;
+    let room = gateway.shared_room();
+    room.says("@ann", "ok").await;
+    room.shows("First.").await;
+    let of_ann = sent(&upstream)["input"].as_str().unwrap().to_owned();
+    let of_bob = of_ann.replace("ann", "bob").replace("Ann", "Bob");
+    assert_ne!(of_ann, of_bob);
+    let kept = [user(&of_ann), agent("First.", "stop"), user(&of_bob), agent("Second.", "stop")];
+    upstream.answers_at("/messages", [session(&kept)]);
+    room.says("@bob", "ok").await;
+    room.shows("Second.").await;
+    assert_eq!(runs_begun(&upstream), 2);
+}
+
+#[tokio::test]
+async fn stop_while_the_answer_is_looked_for_ends_the_run() {
+    let upstream = with_events(cut()).await;
+    upstream
+        .answers_at("/v1/runs/run_1", [Answer::status(200, "{}")])
+        .answers_at("/messages", [session(&[user("how much?")])]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    upstream.has_requests("/messages", 1).await;
+    gateway.room().says("@ann", "/stop").await;
+    upstream.has_requests("/v1/runs/run_1/stop", 1).await;
+    gateway.room().shows("(stopped)").await;
+}
+
 #[tokio::test]
 async fn a_run_that_is_nowhere_is_given_up_and_can_be_asked_again() {
     let upstream = upstream().await;

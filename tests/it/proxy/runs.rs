@@ -174,6 +174,26 @@ async fn an_answer_that_a_limit_has_cut_is_shown_as_cut() {
     }
 }
 
+/// hermes-agent calls a run completed, too, if it gave up. Its output is then a sentence about that.
+#[tokio::test]
+async fn a_run_that_was_given_up_keeps_what_it_said_and_is_no_whole_answer() {
+    const SORRY: &str = "Response truncated due to output length limit";
+    const CUT: &str = "bot   It is\n\n(cut short: the agent reported an error; /retry asks again)";
+    for (output, below) in [(SORRY, format!("\n\nThe agent server added: `{SORRY}`")), ("", String::new())] {
+        let upstream = with_events(events(&[text("It is "), completed(output)])).await;
+        upstream.answers_at("/messages", [session(&[user("how much?")])]);
+        let gateway = gateway(&upstream).await;
+        gateway.room().says("@ann", "how much?").await;
+        gateway.room().shows(&shown(&format!("{CUT}{below}"))).await;
+    }
+    // An empty output is no failure if the session has the end of the answer.
+    let upstream = with_events(events(&[text("It is "), completed("")])).await;
+    upstream.answers_at("/messages", [session(&[user("how much?"), agent("It is 42.", "stop")])]);
+    let gateway = gateway(&upstream).await;
+    gateway.room().says("@ann", "how much?").await;
+    gateway.room().shows("bot   It is 42.").await;
+}
+
 #[tokio::test]
 async fn stop_ends_a_silent_run() {
     let (gate, left) = (Gate::new(), Gate::new());

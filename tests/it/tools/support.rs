@@ -81,7 +81,14 @@ impl AgentTool for ScriptedTool {
                 ToolScript::Asks => {
                     let detail = self.subject(call.arguments);
                     let form = AnswerForm::default();
-                    let ask = Ask { title: "Run a command".into(), detail, cwd: None, reason: None, form };
+                    let ask = Ask {
+                        title: "Run a command".into(),
+                        detail,
+                        cwd: None,
+                        reason: None,
+                        form,
+                        gap: None,
+                    };
                     approve(&call, ask, "It").await.map(|()| "it ran".to_owned())
                 }
                 ToolScript::Panics => panic!("as the test wants it"),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::scene::{Scene, Way};
+use crate::scene::{AUTO, RUNS, Scene, Way};
 use crate::scripted_model::answer;
 
 /// Within this time after hermes-agent is back, a room must show the outcome.
@@ -42,28 +42,35 @@ const STORED_MOMENTS: [usize; 5] = [4, 1, 25, 50, BEFORE_TOOL];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_gateway_dies_the_whole_answer_comes() {
-    breaks(Way::Direct, &[Break::GatewayKilled, Break::GatewayStopped], &MOMENTS, 12, 60).await;
+    breaks(RUNS, Way::Direct, &[Break::GatewayKilled, Break::GatewayStopped], &MOMENTS, 12, 60).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_wire_is_cut_the_whole_answer_comes() {
-    breaks(Way::Wire, &[Break::WireCut], &MOMENTS, 8, 40).await;
+    breaks(RUNS, Way::Wire, &[Break::WireCut], &MOMENTS, 8, 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_hermes_dies_no_part_is_shown_as_the_whole_and_the_room_is_free_within_seconds() {
-    breaks(Way::Direct, &[Break::HermesKilled], &MOMENTS, 1, 5).await;
+    breaks(RUNS, Way::Direct, &[Break::HermesKilled], &MOMENTS, 1, 5).await;
 }
 
 /// The wire accepts connections even while hermes-agent is away, so no connection is ever refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_hermes_dies_behind_a_relay_the_room_is_free_within_seconds_too() {
-    breaks(Way::Wire, &[Break::HermesKilled], &STORED_MOMENTS, 1, 5).await;
+    breaks(RUNS, Way::Wire, &[Break::HermesKilled], &STORED_MOMENTS, 1, 5).await;
 }
 
-async fn breaks(way: Way, kinds: &[Break], moments: &[usize], few: usize, many: usize) {
+/// The default. No break may pass for a whole answer here either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_streams_no_part_is_shown_as_the_whole() {
+    let kinds = [Break::GatewayKilled, Break::GatewayStopped, Break::WireCut, Break::HermesKilled];
+    breaks(AUTO, Way::Wire, &kinds, &STORED_MOMENTS, 4, 20).await;
+}
+
+async fn breaks(upstream: &str, way: Way, kinds: &[Break], moments: &[usize], few: usize, many: usize) {
     let began = Instant::now();
-    let mut scene = Scene::start_by(way).await;
+    let mut scene = Scene::start_with(way, upstream).await;
     scene.is_answered("warm-up", "hello").await;
     let (mut whole, mut cut) = (0, 0);
     let breaks = if full() { many } else { few };
@@ -98,7 +105,10 @@ async fn breaks(way: Way, kinds: &[Break], moments: &[usize], few: usize, many: 
         let part = MARKS.iter().find_map(|mark| shown.strip_suffix(mark));
         match part {
             _ if shown == text => whole += 1,
-            _ if kind != Break::HermesKilled => panic!("{kind:?} after {moment}: {shown:?}\n{scene}"),
+            // The reader of a run may leave. hermes-agent interrupts a stream that loses its reader.
+            _ if kind != Break::HermesKilled && upstream == RUNS => {
+                panic!("{kind:?} after {moment}: {shown:?}\n{scene}")
+            }
             // hermes-agent itself stores this text when it is interrupted.
             Some(part) if text.starts_with(part.trim_end()) || part.starts_with("Operation interrupted") => {
                 cut += 1

@@ -163,6 +163,50 @@ async fn nobody_can_approve_a_command_of_a_stream() {
     assert!(folder.path().exists());
 }
 
+/// So its approvals hold once, and one with a mask is shown with a warning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ask_of_a_run_hides_what_looks_like_a_secret_and_names_no_folder() {
+    let server = Server::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let prompt = format!("with a token remove {}", folder.path().display());
+    let run = server.begins("s", json!(prompt), json!([])).await;
+    let request = server.client.get(format!("{}/v1/runs/{run}/events", server.hermes.url())).bearer_auth(KEY);
+    let (mut events, mut read) = (request.send().await.unwrap(), Vec::new());
+    let asked = async {
+        loop {
+            let text = String::from_utf8_lossy(&read).into_owned();
+            let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            if let Some(ask) = lines.find(|line| line.contains("approval.request")) {
+                return serde_json::from_str::<Value>(ask.trim_start_matches("data:")).unwrap();
+            }
+            read.extend_from_slice(&events.chunk().await.unwrap().expect("the run should ask"));
+        }
+    };
+    let ask = tokio::time::timeout(PATIENCE, asked).await.expect("the run should ask");
+    let command = ask["command"].as_str().unwrap();
+    assert!(command.starts_with("API_TOKEN=*** rm -rf "), "{ask}");
+    let folders = ["cwd", "workdir", "folder"].map(|name| ask[name].is_null());
+    assert_eq!(folders, [true; 3], "{ask}");
+    server.posts(&format!("/v1/runs/{run}/approval"), None, json!({ "choice": "deny" })).await;
+    server.ends(&run).await;
+    assert!(folder.path().exists());
+}
+
+/// The messages between the parts of such an answer are hermes-agent's own, in the role of a person.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_a_limit_cuts_again_and_again_is_called_completed() {
+    let server = Server::start().await;
+    let ended = server.runs("s", json!("cut it"), json!([])).await;
+    let kept = server.keeps("s").await;
+    assert_eq!(
+        (&ended["status"], &kept[0]),
+        (&json!("completed"), &said("user", "cut it")),
+        "{ended} {kept:?}"
+    );
+    let own = |(role, text): &(String, String)| role == "user" && text.starts_with("[System: ");
+    assert!(kept.iter().any(own), "{ended} {kept:?}");
+}
+
 /// hermes-agent 0.19.0 looks for the socket in a connection pool that its client does not use. A model that goes on speaking
 /// is left at its next word; see `runs::stop_ends_the_model_call_of_an_answer_that_comes`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,11 +1,20 @@
 //! hermes-agent's API server behind our gateway, when nothing fails.
 
-use crate::scene::Scene;
+use crate::scene::{AUTO, RUNS, Scene, Way};
 use crate::scripted_model::answer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_turns_share_a_memory_and_a_long_answer_comes_whole() {
-    let scene = Scene::start().await;
+    two_turns_share_a_memory(RUNS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_streams_two_turns_share_a_memory_too() {
+    two_turns_share_a_memory(AUTO).await;
+}
+
+async fn two_turns_share_a_memory(upstream: &str) {
+    let scene = Scene::start_with(Way::Direct, upstream).await;
     scene.is_answered("garden", "my name is Ann").await;
     scene.is_answered("garden", "what is my name?").await;
     let (first, second) = ("my name is Ann".to_owned(), "what is my name?".to_owned());
@@ -22,7 +31,16 @@ async fn two_turns_share_a_memory_and_a_long_answer_comes_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_away_at_the_start_is_waited_for_and_a_wrong_key_is_named() {
-    let mut scene = Scene::without_hermes().await;
+    a_server_that_is_away_is_waited_for(RUNS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn for_streams_a_server_that_is_away_is_waited_for_too() {
+    a_server_that_is_away_is_waited_for(AUTO).await;
+}
+
+async fn a_server_that_is_away_is_waited_for(upstream: &str) {
+    let mut scene = Scene::without_hermes(upstream).await;
     let question = scene.asks("garden", "is anybody there?");
     scene.shows(&question, "Trying again until").await;
     scene.hermes.starts().is_healthy().await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::it::network::Shown;
-use crate::scene::Scene;
+use crate::scene::{Scene, Way};
 use crate::scripted_model::answer;
 
 /// Within this time after `/stop`, hermes-agent must have ended its work.
@@ -26,6 +26,58 @@ async fn an_approval_is_asked_granted_and_denied_in_the_room() {
         assert_eq!(folder.exists(), !goes, "{word}\n{scene}");
         let _ = std::fs::remove_dir_all(&folder);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_with_a_hidden_part_is_asked_with_a_warning_each_time() {
+    let scene = Scene::start().await;
+    scene.is_answered("garden", "hello").await;
+    for number in 1..=2 {
+        let folder = tempfile::tempdir().unwrap();
+        let prompt = format!("with a token remove {}", folder.path().display());
+        let question = scene.asks("garden", &prompt);
+        let code = scene.is_asked(&format!("API_TOKEN=*** rm -rf {}", folder.path().display())).await;
+        scene.is_asked("hides a part of this").await;
+        let refused = scene.asks("garden", &format!("/approve {code} session"));
+        scene.shows(&refused, "only once at a time").await;
+        assert!(folder.path().exists(), "nothing was decided, {number}\n{scene}");
+        scene.asks("garden", &format!("/deny {code}"));
+        scene.shows(&question, &answer(&prompt)).await;
+    }
+}
+
+/// hermes-agent's reader of the broken connection takes the next event, so the ask is never seen here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_that_comes_after_a_cut_wire_is_denied_and_the_room_is_told() {
+    let scene = Scene::start_by(Way::Wire).await;
+    scene.is_answered("garden", "hello").await;
+    let folder = tempfile::tempdir().unwrap();
+    let prompt = format!("hold before the tool and remove {}", folder.path().display());
+    let question = scene.asks("garden", &prompt);
+    scene.model.is_held(&prompt).await;
+    scene.shows(&question, "Let me look").await;
+    scene.wire.is_cut();
+    scene.model.goes_on();
+    scene
+        .shows(&question, "Denied: the agent server asked for permission while the connection was away")
+        .await;
+    scene.shows(&question, &answer(&prompt)).await;
+    assert!(folder.path().exists(), "{scene}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retry_after_a_cut_wire_runs_the_question_again() {
+    let scene = Scene::start_by(Way::Wire).await;
+    scene.is_answered("garden", "hello").await;
+    let prompt = "count 20, hold after 5";
+    let question = scene.asks("garden", prompt);
+    scene.model.is_held(prompt).await;
+    scene.shows(&question, "part").await;
+    scene.wire.is_cut();
+    scene.model.goes_on();
+    assert_eq!(scene.ends(&question).await, answer(prompt), "{scene}");
+    let again = scene.asks("garden", "/retry");
+    assert_eq!(scene.ends(&again).await, answer(prompt), "{scene}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,6 +14,12 @@ use crate::wire::CuttableWire;
 /// Longest wait of a scene. The first turn of a hermes-agent takes seven seconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The setting of `gateway.upstream` with which turns are runs.
+pub const RUNS: &str = "runs";
+
+/// The default, with which turns are streams.
+pub const AUTO: &str = "auto";
+
 pub struct Scene {
     pub model: ScriptedModel,
     pub hermes: HermesProcess,
@@ -35,8 +41,8 @@ pub enum Way {
 
 impl Scene {
     /// Starts everything but hermes-agent.
-    pub async fn without_hermes() -> Self {
-        let mut scene = Self::make().await;
+    pub async fn without_hermes(upstream: &str) -> Self {
+        let mut scene = Self::make(upstream).await;
         scene.gateway_starts();
         scene
     }
@@ -48,20 +54,25 @@ impl Scene {
 
     /// Starts everything; the gateway reaches hermes-agent in this way.
     pub async fn start_by(way: Way) -> Self {
-        let mut scene = Self { way, ..Self::make().await };
+        Self::start_with(way, RUNS).await
+    }
+
+    /// Starts everything with this setting of `gateway.upstream`.
+    pub async fn start_with(way: Way, upstream: &str) -> Self {
+        let mut scene = Self { way, ..Self::make(upstream).await };
         scene.hermes.starts().is_healthy().await;
         scene.gateway_starts();
         scene
     }
 
-    async fn make() -> Self {
+    async fn make(upstream: &str) -> Self {
         let model = ScriptedModel::listen().await;
         let hermes = HermesProcess::with_api_server(&model);
         let wire = CuttableWire::to(hermes.address()).await;
         let talaria = Talaria::new().var("GATEWAY_PROXY_KEY", KEY);
         let network = Network::listen(talaria.home());
         let config = format!(
-            "gateway: {{upstream: runs}}\nplatforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
+            "gateway: {{upstream: {upstream}}}\nplatforms:\n  test:\n    socket: {}\n    pause_ms: 5\n    max_text: 60000\n    access: {{allow_all: true}}\n    \
              limits: {{per_minute: 10000, per_hour: 100000}}\n",
             network.socket().display(),
         );

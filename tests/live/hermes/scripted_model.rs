@@ -5,7 +5,9 @@
 //!   asked.
 //! - `hold before the tool` makes it wait between its words before a tool and the call.
 //! - `use a tool` makes the model call the tool `terminal` before it answers.
-//! - `remove /some/folder` makes the model call it with a command that hermes-agent asks about.
+//! - `remove /some/folder` makes the model call it with a command that hermes-agent asks about; `with a token` puts an
+//!   assignment before the command that hermes-agent hides.
+//! - `cut it` ends each answer as a length limit does.
 //! - `fail` is answered with an error.
 
 use std::collections::HashSet;
@@ -179,7 +181,8 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     if let Some((_, folder)) = prompt.split_once("remove ")
         && !after_tool
     {
-        return call_tool(shared, stream, &prompt, &format!("rm -rf {folder}")).await;
+        let token = if prompt.contains("with a token") { "API_TOKEN=abc123; " } else { "" };
+        return call_tool(shared, stream, &prompt, &format!("{token}rm -rf {folder}")).await;
     }
     let hold = number_behind("hold after ", &prompt);
     for (index, piece) in pieces(&prompt).iter().enumerate() {
@@ -194,7 +197,8 @@ async fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    chunk(stream, &json!({}), Some("stop")).await?;
+    let end = if prompt.contains("cut it") { "length" } else { "stop" };
+    chunk(stream, &json!({}), Some(end)).await?;
     stream.write_all(b"data: [DONE]\n\n").await?;
     stream.shutdown().await
 }

@@ -114,6 +114,7 @@ impl Agent for Asker {
                 cwd: None,
                 reason: None,
                 form: AnswerForm::default(),
+                gap: None,
             };
             let choice = tokio::select! {
                 choice = out.ask(ask) => choice,

@@ -20,6 +20,7 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
         cwd: context.folder(params),
         reason: reason_of(params),
         form: if request.kind == CommandKind::Other { once_only() } else { AnswerForm::default() },
+        gap: None,
     };
     let decision = context.decide_approval(ask.clone()).await;
     let (word, kept_grant) = match &decision.verdict {

@@ -53,6 +53,7 @@ async fn approval_answer(kind: &str, params: &Value, context: &ApprovalContext<'
         cwd: None,
         reason: None,
         form,
+        gap: None,
     };
     let decision = context.decide_approval(ask).await;
     let reply = match &decision.verdict {
@@ -85,6 +86,7 @@ async fn form_answer(params: &Value, context: &ApprovalContext<'_>) -> ApprovalA
         cwd: None,
         reason: None,
         form: form.answers(),
+        gap: None,
     };
     let decision = context.decide(ask).await;
     let reply = match &decision.verdict {

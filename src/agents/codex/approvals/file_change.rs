@@ -24,6 +24,7 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
         cwd: context.folder(params),
         reason: reason_of(params),
         form: AnswerForm::default(),
+        gap: None,
     };
     let decision = context.decide_approval(ask).await;
     // Never for the session: that would hold for other files and other content.

@@ -33,6 +33,7 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
                 cwd: context.folder(params),
                 reason: reason_of(params),
                 form: AnswerForm::default(),
+                gap: None,
             };
             let decision = context.decide_approval(ask).await;
             let reply = match &decision.verdict {

@@ -119,6 +119,7 @@ async fn a_command_is_asked_exactly_with_folder_and_reason() {
         cwd: Some("/work-dir/ws".to_owned()),
         reason: Some("Do you want to run this?".to_owned()),
         form: AnswerForm::default(),
+        gap: None,
     };
     assert_eq!(asked, [expected]);
     let german = TextCatalog::of("de").unwrap();

@@ -47,8 +47,8 @@ pub struct RunProgress {
     /// The last message is known to be whole: hermes-agent names it again behind its text, but not if a length limit
     /// has cut it.
     pub is_whole: bool,
-    /// Output of the run that its deltas do not have: not all of them came, or they came in an earlier try.
-    pub unsaid: Option<String>,
+    /// The output of the run.
+    pub output: RunOutput,
     /// All text.
     said: TrimmedText,
     /// The text since the last tool call, which is what the run calls its output.
@@ -56,6 +56,20 @@ pub struct RunProgress {
     /// The beginning of `message`.
     opening: String,
     garbage: bool,
+}
+
+/// The text of a run that has ended, as the server tells it, beside its deltas.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum RunOutput {
+    /// The deltas have it.
+    #[default]
+    Said,
+    /// There were no deltas, so it was shown in their place.
+    Shown(String),
+    /// All deltas were shown, and they have another text.
+    Unsaid(String),
+    /// Not all deltas were shown: it is known from the state of the run, or from a stream that was read again.
+    Reported(String),
 }
 
 impl EventTaker for RunEventTaker<'_> {
@@ -136,8 +150,8 @@ impl RunEventTaker<'_> {
 
     fn take_reasoning(&mut self, text: &str, out: &dyn AgentOutput) {
         let progress = &mut self.progress;
-        progress.is_whole = true;
         let repeats = progress.opening.trim_start().starts_with(text.trim());
+        progress.is_whole = repeats && !text.trim().is_empty();
         if self.is_live() && !repeats {
             out.emit(TurnEvent::Thought(text));
         }
@@ -151,14 +165,18 @@ impl RunEventTaker<'_> {
     fn take_output(&mut self, output: &str, out: &dyn AgentOutput) {
         let is_live = self.is_live();
         let progress = &mut self.progress;
-        if !is_live {
-            progress.unsaid = Some(output.to_owned());
+        let has_words = !output.trim().is_empty();
+        progress.output = if !is_live {
+            RunOutput::Reported(output.to_owned())
         } else if progress.said.is_empty() {
             out.emit(TurnEvent::Text(output.trim_start()));
-        } else if !output.trim().is_empty() && !progress.message.is(output) && !progress.said.is(output) {
+            RunOutput::Shown(output.to_owned())
+        } else if has_words && (progress.message.is(output) || progress.said.is(output)) {
+            RunOutput::Said
+        } else {
             tracing::info!("the output of the run differs from its deltas");
-            progress.unsaid = Some(output.to_owned());
-        }
+            RunOutput::Unsaid(output.to_owned())
+        };
     }
 
     fn ends(&mut self, end: Result<TurnEnd, AgentError>) -> ControlFlow<Result<TurnEnd, AgentError>> {

@@ -3,10 +3,11 @@
 //! It is stored without the session, which is settled when it is stored; [`addressed`] adds it. How it begins tells it from
 //! a request for a chat completion.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::ids::SessionId;
+use crate::openai::hashed_text::HashedText;
 use crate::openai::wire::{CompletionRequest, chat_messages};
 
 /// The beginning of every stored request for a run. Requests for chat completions begin with other fields.
@@ -25,6 +26,12 @@ struct RunBody<'a> {
     /// The upstream does not look into the session for a run, so the messages before are sent.
     conversation_history: Vec<Value>,
     model: &'a str,
+}
+
+/// The only field of a request that the search for its answer needs.
+#[derive(Deserialize)]
+struct RunInput {
+    input: Value,
 }
 
 /// Builds the request for a run.
@@ -59,14 +66,20 @@ pub fn addressed(request: &[u8], session: &SessionId) -> Vec<u8> {
 /// The prompt of a stored request for a run, as its server keeps it: hermes-agent replaces each picture by
 /// [`PICTURE`].
 pub fn prompt(request: &[u8]) -> Option<String> {
-    let request: Value = serde_json::from_slice(request).ok()?;
-    let input = request.get("input")?;
+    let RunInput { input } = serde_json::from_slice(request).ok()?;
     if let Some(text) = input.as_str() {
         return Some(text.to_owned());
     }
     let parts = input.get(0)?.get("content")?.as_array()?;
     let lines = parts.iter().map(|part| part.get("text").and_then(Value::as_str).unwrap_or(PICTURE));
     Some(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The same for comparison, because a prompt may be long and a run may take hours.
+pub fn hashed_prompt(request: &[u8]) -> HashedText {
+    let mut prompt = HashedText::default();
+    prompt.push(self::prompt(request).unwrap_or_default().trim());
+    prompt
 }
 
 #[cfg(test)]

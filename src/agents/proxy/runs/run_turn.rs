@@ -13,16 +13,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::Response;
 use reqwest::header::ACCEPT;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use talaria_platform::{Backoff, BoxFuture, CancellationToken};
 use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
 
 use super::UpstreamRunId;
-use super::event_taker::{RunEventTaker, RunProgress, RunSteps, cancelled, failure};
-use super::request::addressed;
+use super::event_taker::{RunEventTaker, RunOutput, RunProgress, RunSteps, cancelled, failure};
+use super::request::{addressed, hashed_prompt};
 use super::status::{NoStatus, RunState, RunStatus};
 use super::stop_work::StopWork;
 use crate::agent::{AgentError, AgentErrorKind, AgentOutput, AgentTurn, AttemptKind, TurnEnd, TurnEvent};
@@ -33,6 +35,7 @@ use crate::agents::proxy::{ProxyAgent, WHO};
 use crate::i18n::TextKey;
 use crate::openai::error;
 use crate::openai::event_stream::EventStream;
+use crate::openai::hashed_text::HashedText;
 use crate::poll_when_woken::poll_when_woken;
 use crate::testing::failpoint;
 
@@ -55,6 +58,28 @@ struct RunReport {
 /// The upstream does not know the run of a turn any more, so nothing there goes on with it.
 #[derive(Default)]
 pub(in crate::agents::proxy) struct ForgottenRun;
+
+/// A run that is asked for and whose id is not stored yet. Kept with the turn.
+#[derive(Default)]
+pub(in crate::agents::proxy) struct RunBeginning {
+    /// Of the last request: fires when the id is stored, or there will be none.
+    begun: Mutex<CancellationToken>,
+}
+
+impl RunBeginning {
+    /// A run is asked for, until the guard is dropped.
+    fn begins(&self) -> DropGuard {
+        let begun = CancellationToken::new();
+        *self.begun.lock() = begun.clone();
+        begun.drop_guard()
+    }
+
+    /// Ready when the id is stored, or there will be none.
+    pub fn until_begun(&self) -> BoxFuture<'static, ()> {
+        let begun = self.begun.lock().clone();
+        Box::pin(async move { begun.cancelled().await })
+    }
+}
 
 /// Why a run has no id.
 enum NotBegun {
@@ -80,11 +105,11 @@ enum EventsEnd {
 
 /// What is known of the text of an answer when its run has ended.
 #[derive(Default)]
-struct FinalText {
+pub struct FinalText {
     /// See [`RunProgress::is_whole`].
-    is_whole: bool,
-    /// See [`RunProgress::unsaid`].
-    unsaid: Option<String>,
+    pub is_whole: bool,
+    /// See [`RunProgress::output`].
+    pub output: RunOutput,
 }
 
 /// Id of the run of a turn, if an earlier try or process has stored it.
@@ -103,21 +128,26 @@ impl ProxyAgent {
         stop: &CancellationToken,
     ) -> Result<TurnEnd, AgentError> {
         let approvals = turn.scratch.get_or_default::<PendingApprovals>();
+        let prompt = hashed_prompt(&request);
         let run = match turn.attempt {
-            AttemptKind::First => match self.begin(turn, request, stop).await? {
-                Some(run) => {
-                    let report = RunReport { run: run.0.clone(), turn: turn.id.0.clone() };
-                    approvals.begun(Some(run.clone()));
-                    // On disk before anything else: without its id nobody finds the run again.
-                    if let Err(error) = out.store_upstream(json!(report)).await {
-                        self.stop_run(turn).await;
-                        return Err(error);
+            AttemptKind::First => {
+                let beginning = turn.scratch.get_or_default::<RunBeginning>();
+                let _begun = beginning.begins();
+                match self.begin(turn, request, stop).await? {
+                    Some(run) => {
+                        let report = RunReport { run: run.0.clone(), turn: turn.id.0.clone() };
+                        approvals.begun(Some(run.clone()));
+                        // On disk before anything else: without its id nobody finds the run again.
+                        if let Err(error) = out.store_upstream(json!(report)).await {
+                            self.stop_run(turn).await;
+                            return Err(error);
+                        }
+                        failpoint("run.begun");
+                        run
                     }
-                    failpoint("run.begun");
-                    run
+                    None => return Ok(TurnEnd::Stopped),
                 }
-                None => return Ok(TurnEnd::Stopped),
-            },
+            }
             AttemptKind::Resume => match approvals.run().or_else(|| stored_run(turn)) {
                 Some(run) => run,
                 None => {
@@ -131,7 +161,7 @@ impl ProxyAgent {
         let mut attending = poll_when_woken(approvals.attend(out));
         let end = tokio::select! {
             biased;
-            end = self.follow(turn, &run, &approvals, out, stop) => end,
+            end = self.follow(turn, (&run, &prompt), &approvals, out, stop) => end,
             never = &mut attending => match never {},
         };
         match &end {
@@ -218,7 +248,7 @@ impl ProxyAgent {
     async fn follow(
         &self,
         turn: &AgentTurn,
-        run: &UpstreamRunId,
+        (run, prompt): (&UpstreamRunId, &HashedText),
         approvals: &PendingApprovals,
         out: &dyn AgentOutput,
         stop: &CancellationToken,
@@ -226,14 +256,17 @@ impl ProxyAgent {
         if turn.attempt == AttemptKind::First {
             match self.read_events(turn, run, approvals, out, stop).await {
                 EventsEnd::Over { end: Ok(TurnEnd::Done), text } => {
-                    return Ok(self.settle_text(turn, text, out).await);
+                    return self.settle_text(turn, prompt, text, out).await;
                 }
                 EventsEnd::Over { end, .. } => return end,
                 EventsEnd::Broken(error) => return Err(error),
                 EventsEnd::Absent => {}
             }
         }
-        self.await_end(turn, run, approvals, out, stop).await
+        match self.await_end(turn, run, approvals, out, stop).await? {
+            (TurnEnd::Done, text) => self.settle_text(turn, prompt, text, out).await,
+            (end, _) => Ok(end),
+        }
     }
 
     /// Waits for the end of a run whose events were missed, at least in part.
@@ -244,7 +277,7 @@ impl ProxyAgent {
         approvals: &PendingApprovals,
         out: &dyn AgentOutput,
         stop: &CancellationToken,
-    ) -> Result<TurnEnd, AgentError> {
+    ) -> Result<(TurnEnd, FinalText), AgentError> {
         let again = turn.attempt == AttemptKind::Resume;
         let mut events = pin!(async {
             match again {
@@ -266,10 +299,7 @@ impl ProxyAgent {
             }
         };
         out.emit(TurnEvent::Notice(None));
-        match end? {
-            (TurnEnd::Done, text) => Ok(self.settle_text(turn, text, out).await),
-            (end, _) => Ok(end),
-        }
+        end
     }
 
     /// Reads the events of a run.
@@ -323,8 +353,8 @@ impl ProxyAgent {
                 _ => EventsEnd::Broken(error::broken_as(error)),
             },
             end => {
-                let RunProgress { is_whole, unsaid, .. } = taker.progress;
-                EventsEnd::Over { end, text: FinalText { is_whole, unsaid } }
+                let RunProgress { is_whole, output, .. } = taker.progress;
+                EventsEnd::Over { end, text: FinalText { is_whole, output } }
             }
         }
     }
@@ -349,7 +379,7 @@ impl ProxyAgent {
             match state {
                 Ok(RunState::Completed { output, usage }) => {
                     usage.into_iter().for_each(|usage| out.emit(TurnEvent::Usage(usage)));
-                    let text = FinalText { is_whole: false, unsaid: Some(output) };
+                    let text = FinalText { is_whole: false, output: RunOutput::Reported(output) };
                     return Ok((TurnEnd::Done, text));
                 }
                 Ok(RunState::Failed(why)) => return Err(failure(&why)),
@@ -372,26 +402,6 @@ impl ProxyAgent {
                 out.emit(TurnEvent::Notice(Some(TextKey::LookingForAnswer.into())));
             }
             tokio::time::sleep(backoff.advance()).await;
-        }
-    }
-
-    /// Shows the whole text of a run that calls itself completed, and says how it ended. hermes-agent calls an answer
-    /// completed that a length limit has cut, too, and its output is only the last message. Its session knows better.
-    async fn settle_text(&self, turn: &AgentTurn, text: FinalText, out: &dyn AgentOutput) -> TurnEnd {
-        if text.is_whole && text.unsaid.is_none() {
-            return TurnEnd::Done;
-        }
-        let kept = self.last_answer(&turn.session).await;
-        if let Some(output) = &text.unsaid {
-            match kept.as_ref().and_then(|kept| kept.whole(output)) {
-                Some(whole) => out.replace_text(&whole),
-                None if output.trim().is_empty() => {}
-                None => out.replace_text(output),
-            }
-        }
-        match kept.is_some_and(|kept| kept.is_cut) {
-            true => TurnEnd::Limit,
-            false => TurnEnd::Done,
         }
     }
 

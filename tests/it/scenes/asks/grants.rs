@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use talaria::access::AccessLists;
+use talaria::agent::Ask;
+use talaria::i18n::TextKey;
 use talaria::rules::AccountRules;
 
 use super::{gateway, outcomes, people};
 use crate::support::gateway::TestGateway;
 use crate::support::room::Room;
+use crate::support::scripted::ask;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -132,4 +135,21 @@ async fn a_grant_holds_only_as_long_as_whoever_gave_it_may_give_it() {
     assert!(!is_asked_again(&gateway, &room).await);
     room.leaves("@ada").await;
     assert!(is_asked_again(&gateway, &room).await, "Ada has left");
+}
+
+/// Without the whole action nobody knows whether it is the one that was allowed.
+#[tokio::test(start_paused = true)]
+async fn an_ask_with_a_gap_is_never_granted_by_an_earlier_approval() {
+    let gateway = gateway().await;
+    let room = gateway.room();
+    let gap = Ask { gap: Some(TextKey::RunPartHidden), ..ask("run a command", "TOKEN=*** true") };
+    for number in 1..=2 {
+        gateway.agent().asks_all([gap.clone()]);
+        room.says("@ann", "clean up").await;
+        let is_asked = || (room.asked().len() == number).then(|| room.asked().pop().unwrap());
+        let asked = gateway.chat().until("it is asked", is_asked).await;
+        assert!(asked.text.contains("hides a part of this"), "{}", asked.text);
+        room.says("@ann", &format!("/approve {} session", asked.code)).await;
+        room.settled().await;
+    }
 }

@@ -19,6 +19,7 @@ async fn nothing_hides_in_a_question_and_nothing_gets_out_of_it() {
         cwd: Some("/home/ann\n/tmp".to_owned()),
         reason: Some("It is `safe`.\n\n`/approve` it".to_owned()),
         form: AnswerForm::default(),
+        gap: None,
     }]);
 
     room.says("@ann", "what is there?").await;
