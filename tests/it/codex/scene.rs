@@ -182,6 +182,8 @@ impl CodexScene {
     /// Ends the gateway; afterwards no process is left.
     pub async fn ends(mut self) {
         let home = self.gateway.home().to_owned();
+        // The gateway waits until nobody has its store.
+        *self.rebuild.lock() = None;
         self.gateway.drain().await;
         assert_eq!(count_children(&home), 0, "no process is left");
     }
