@@ -1,15 +1,11 @@
 //! An ACP agent behind the command: its questions at the terminal, and a server that is killed while the agent works.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use talaria::agents::process::count_children;
 
 use super::scene::AskScene;
 use crate::acp::scripted_agent::{Act, Script};
-
-/// Longest wait. Only a failure takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::processes::nobody_is_left;
 
 #[tokio::test]
 async fn the_agents_own_options_are_chosen_at_the_terminal() {
@@ -47,12 +43,7 @@ async fn a_killed_server_leaves_no_agent_and_the_next_one_opens_the_conversation
     let home = scene.talaria.home().to_owned();
     assert!(count_children(&home) > 0);
     scene.crashes().await;
-    let gone = async {
-        while count_children(&home) > 0 {
-            tokio::time::sleep(Duration::from_millis(3)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone).await.expect("no agent is left");
+    nobody_is_left(&home).await;
     drop(asking);
 
     scene.restarts().await;
