@@ -39,7 +39,7 @@ fn every_key_arrives() {
     let scene = Scene::new().var("TOKEN", "a long token").file(
         "agents:\n  coder:\n    kind: acp\n    command: /opt/opencode\n    args: [acp, --print-logs]\n    workspace: \
          /srv/work\n    cwd: /srv/project\n    env: {KEY: '${TOKEN}'}\n    env_passthrough: [EDITOR]\n    turn_timeout: \
-         5m\n    idle: 10s\n    permissions: {allow: ['git status', 'cargo test*']}\n    home: session\n",
+         5m\n    idle: 10s\n    permissions: {allow: ['git status', 'cargo test*']}\n    home: session\n    load: false\n",
     );
     let config = acp(&scene, "coder");
     assert_eq!((config.command.as_str(), config.args.len()), ("/opt/opencode", 2));
@@ -52,7 +52,7 @@ fn every_key_arrives() {
     assert_eq!((config.turn_timeout, config.idle), (Duration::from_secs(300), Duration::from_secs(10)));
     let allowed = vec!["git status".to_owned(), "cargo test*".to_owned()];
     assert_eq!(config.permissions, AppPermissions::Allow(allowed));
-    assert_eq!(config.home, HomeSetting::Session);
+    assert_eq!((config.home, config.load), (HomeSetting::Session, false));
     // The log masks the values of variables.
     let masked: Vec<_> = scene.load().unwrap().secrets().iter().map(|key| key.expose().to_owned()).collect();
     assert_eq!(masked, ["a long token", "long token"]);
