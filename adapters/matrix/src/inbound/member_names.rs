@@ -52,7 +52,7 @@ impl MemberNames {
     }
 
     fn keep(&mut self, room: &RoomId, user: &UserId, name: Option<String>) {
-        if self.count >= NAMES {
+        if self.count >= NAMES && self.get(room, user).is_none() {
             *self = Self::default();
         }
         let people = self.rooms.entry(room.to_owned()).or_default();
