@@ -47,7 +47,8 @@ async fn a_turn_is_a_run_with_our_own_history() {
     );
     let read: Vec<_> = upstream.requests_to("/events").into_iter().map(|request| request.path).collect();
     assert_eq!(read, ["/v1/runs/run_1/events", "/v1/runs/run_2/events"]);
-    assert_eq!((upstream.prompts().len(), upstream.requests_to("/messages").len()), (0, 0));
+    // Only the second answer is compared with the session: it had no deltas, and could be a sentence about an error.
+    assert_eq!((upstream.prompts().len(), upstream.requests_to("/messages").len()), (0, 1));
 }
 
 #[tokio::test]
