@@ -772,7 +772,7 @@ const BEHAVIOURS: &[Case] = &[
     ),
     (
         "a page of documentation, slash-command and environment references",
-        OutOfScope("documentation has no test; the README and the example configuration have it"),
+        OutOfScope("documentation has no test; .github/docs/codex.md and the example configuration have it"),
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! The example in the README, as it is written there: its configuration and its requests.
+//! The example in `.github/docs/forge.md`, as it is written there: its configuration and its requests.
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
@@ -8,11 +8,9 @@ use crate::acp::scripted_agent::{Act, Script, ScriptedAgent};
 use crate::support::binary::Talaria;
 use crate::support::served::json;
 
-/// The part of the README about this surface.
+/// The documentation of this surface.
 fn section() -> String {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let (_, section) = readme.split_once("\n## Coding agents for programs\n").unwrap();
-    section.split_once("\n## ").unwrap().0.to_owned()
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/.github/docs/forge.md")).unwrap()
 }
 
 /// The first block of code in this language.

@@ -1,4 +1,4 @@
-//! What the known ACP agents need: how to install them, and what to set. The README has the same. Pure.
+//! What the known ACP agents need: how to install them, and what to set. `.github/docs/acp.md` has the same. Pure.
 
 use std::fmt;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub struct AgentRecipe {
     elsewhere: Option<&'static str>,
 }
 
-/// All of them, in the order of the README.
+/// All of them, in the order of `.github/docs/acp.md`.
 pub const RECIPES: [AgentRecipe; 4] = [
     AgentRecipe {
         name: "claude",
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_the_same() {
-        let readme = include_str!("../../../../README.md");
+    fn the_documentation_has_the_same() {
+        let page = include_str!("../../../../.github/docs/acp.md");
         for recipe in RECIPES {
             for words in [recipe.install, recipe.program].into_iter().chain(recipe.argument) {
-                assert!(readme.contains(words), "{words}");
+                assert!(page.contains(words), "{words}");
             }
             if let Some((variable, value, _)) = recipe.variable {
-                let shown = readme.lines().any(|line| line.contains(variable) && line.contains(value));
+                let shown = page.lines().any(|line| line.contains(variable) && line.contains(value));
                 assert!(shown, "{variable}");
             }
             assert!(recipe.loads || readme.contains("load: false"), "{}", recipe.name);
