@@ -61,7 +61,9 @@ impl AppPermissions {
                 let entry = |value: &Value| {
                     let entry = value.as_str()?.trim();
                     let is_named = !entry.trim_end_matches('*').trim().is_empty();
-                    (is_named && entry.chars().count() <= LONGEST).then(|| entry.to_owned())
+                    // A policy of its own, and no action: a list that has it contradicts itself.
+                    let is_policy = matches!(entry, "deny" | "ask");
+                    (is_named && !is_policy && entry.chars().count() <= LONGEST).then(|| entry.to_owned())
                 };
                 list.iter().map(entry).collect::<Option<_>>().map(Self::Allow)
             }

@@ -13,6 +13,10 @@ use crate::control::codex::{
     SwitchRequest, SwitchedRuntime,
 };
 use crate::rules::AgentRuntime;
+use crate::util::one_line;
+
+/// Most characters of a note about an agent.
+const NOTE: usize = 500;
 
 /// Commands about the codex runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -94,13 +98,23 @@ fn show_status(status: &CodexStatus) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    text.push_str(&table(["AGENT", "RUNTIME", "NOTE"], &rows));
+    text.push_str(&table(["AGENT", "RUNTIME"], &rows));
+    // Not in the table, which cuts long cells: the reason stands at the end of a note.
+    for view in &status.agents {
+        for note in notes(view) {
+            let _ = write!(text, "\n{}: {}\n", view.agent, one_line(&note, NOTE));
+        }
+    }
     text
 }
 
-fn row(view: &RuntimeView) -> [String; 3] {
+fn row(RuntimeView { agent, runtime, .. }: &RuntimeView) -> [String; 2] {
+    [agent.clone(), runtime.map_or("-", AgentRuntime::name).to_owned()]
+}
+
+/// Why an agent cannot be switched, and what is still to be done for it.
+fn notes(view: &RuntimeView) -> impl Iterator<Item = String> {
     let RuntimeView { agent, runtime, configured, fixed, unmigrated } = view;
-    let runtime_name = runtime.map_or("-", AgentRuntime::name).to_owned();
     let fixed = match (fixed, configured) {
         (Some(why), _) => Some(format!("cannot be switched: {why}")),
         (None, Some(configured)) if *runtime != Some(*configured) => {
@@ -109,8 +123,7 @@ fn row(view: &RuntimeView) -> [String; 3] {
         (None, _) => None,
     };
     let next = unmigrated.then(|| format!("not migrated yet; run `talaria codex on --agent {agent}`"));
-    let notes: Vec<_> = [next, fixed].into_iter().flatten().collect();
-    [agent.clone(), runtime_name, notes.join("; ")]
+    [next, fixed].into_iter().flatten()
 }
 
 fn show_switched(switched: &SwitchedRuntime) -> String {

@@ -16,7 +16,7 @@ pub enum TokenCommand {
         after_help = "Examples:\n  talaria token add phone\n  talaria token add phone --again      another token for the same app and its sessions\n  talaria token add forge --no-instructions"
     )]
     Add {
-        /// The name of the app: a–z, 0–9 and -
+        /// The name of the app: a–z, 0–9, - and _
         #[arg(value_name = "NAME")]
         app: String,
         /// Confirm that the name was used before for the same app; its old token, if it has one, is revoked
@@ -31,7 +31,7 @@ pub enum TokenCommand {
         /// Allow the token only from these addresses, such as 192.168.1.0/24; `any` allows all again
         #[arg(long = "from", value_name = "RANGE", value_delimiter = ',')]
         from: Vec<String>,
-        /// What agents may do in its turns without a person: `deny`, `ask`, or an action that is allowed; repeatable. Without
+        /// What agents may do in its turns without a person: `deny` or `ask` alone, or an action that is allowed; repeatable. Without
         /// it, /sessions and /run deny, and the app answers elsewhere
         #[arg(long = "permit", value_name = "POLICY")]
         permit: Vec<String>,

@@ -200,7 +200,7 @@ impl RightsChange {
             AppPermissions::read(value).ok_or_else(|| {
                 CommandError::wrong(
                     "this is no policy for permissions",
-                    "it is deny, ask, or a list of actions that are allowed",
+                    "it is deny or ask alone, or a list of actions that are allowed",
                 )
             })
         });

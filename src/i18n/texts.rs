@@ -579,4 +579,5 @@ texts! {
     AcpAskOther "acp_ask_other" Part []
     AcpDeclined "acp_declined" Part ["action"]
     AcpDeclinedUnclear "acp_declined_unclear" Part []
+    AcpDeclinedNoOption "acp_declined_no_option" Part []
 }

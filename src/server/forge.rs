@@ -150,9 +150,14 @@ impl Server {
             return Err(ApiError::wrong("agent", message));
         };
         let Some(known) = agents.get(&agent) else {
-            let known = agents.iter().map(|(name, _)| name).filter(|name| self.admits(caller, name));
-            let known: Vec<_> = known.map(AgentName::as_str).collect();
-            let message = format!("There is no agent {agent}; there are: {}", known.join(", "));
+            let usable = agents.iter().filter(|(_, other)| other.about().takes_folder);
+            let usable = usable.map(|(name, _)| name).filter(|name| self.admits(caller, name));
+            let usable: Vec<_> = usable.map(AgentName::as_str).collect();
+            let missing = match name {
+                Some(_) => format!("There is no agent {agent}"),
+                None => format!("No `agent` is named, and the usual one, {agent}, does not exist"),
+            };
+            let message = format!("{missing}; there are: {}", usable.join(", "));
             return Err(ApiError { code: "unknown_agent", ..ApiError::wrong("agent", message) });
         };
         self.admit(caller, &agent).await?;

@@ -249,10 +249,10 @@ impl Tx<'_> {
         if taken == 0 {
             return Ok(());
         }
+        // The time of the last turn stays after a first one: the session is not idle while its app tries again.
         self.conn
             .prepare_cached(
-                "UPDATE forge_sessions SET turns = max(turns - 1, 0),
-                     last_turn = (SELECT max(at) FROM forge_events WHERE session = ?1 AND event = 'turn')
+                "UPDATE forge_sessions SET turns = max(turns - 1, 0), last_turn = iif(turns > 1, last_turn, NULL)
                  WHERE session = ?1",
             )?
             .execute([&id.0])?;

@@ -392,7 +392,7 @@ ALTER TABLE session_agents ADD COLUMN runtime TEXT NOT NULL DEFAULT 'auto';
     r"
 -- Addresses from which a token may be used, as a JSON list of ranges; NULL for all.
 ALTER TABLE tokens ADD COLUMN networks TEXT;
--- Policy for permissions that agents ask for in turns of forge sessions, as JSON; NULL denies.
+-- Policy for permissions that agents ask for, as JSON. NULL denies in turns of forge sessions, and asks elsewhere.
 ALTER TABLE tokens ADD COLUMN permissions TEXT;
 -- 1: the app may replace the operator's system text in `POST /run`.
 ALTER TABLE tokens ADD COLUMN may_replace INTEGER NOT NULL DEFAULT 0;

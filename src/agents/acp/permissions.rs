@@ -68,15 +68,19 @@ pub async fn answer(
         declined: None,
         halts: false,
     };
-    let Some(detail) = detail::of(&call, cwd).filter(|_| options.can_allow()) else {
+    let Some(detail) = detail::of(&call, cwd) else {
         tracing::warn!("an agent asked for permission and did not say for what");
         return declined(Some(TextKey::AcpDeclinedUnclear.into()));
     };
+    if !options.can_allow() {
+        tracing::warn!("an agent asked for permission and offered no answer that allows this action alone");
+        return declined(Some(TextKey::AcpDeclinedNoOption.into()));
+    }
     let folder = Some(text_field(&call.raw_input, "cwd")).filter(|folder| !folder.trim().is_empty());
     let elsewhere = folder.filter(|folder| Path::new(folder) != Path::new(cwd));
     // The list of an app was written for the folder of its session, so another folder is a part of the action.
     let detail = match elsewhere {
-        Some(folder) if turn.wants_raw => format!("in {folder}:\n{detail}"),
+        Some(folder) if turn.app.is_some() => format!("in {folder}:\n{detail}"),
         _ => detail,
     };
     let title = title_of(&call.kind);
@@ -86,7 +90,7 @@ pub async fn answer(
         // The list was written for the folder of the session.
         PermissionDecision::AllowOnce if elsewhere.is_some() => {}
         // The app has a policy of its own, which must agree: the engine answers the ask by it.
-        PermissionDecision::AllowOnce if turn.wants_raw => {}
+        PermissionDecision::AllowOnce if turn.app.is_some() => {}
         PermissionDecision::AllowOnce => {
             return match options.allow_once() {
                 Some(option) => allowed(option),

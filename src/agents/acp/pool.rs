@@ -181,8 +181,10 @@ impl AcpPool {
                 None => TakenPlace::Later(PoolError::InUse),
             });
         }
-        // A reload builds the agent anew, and agents let one process at a time open a conversation.
-        let has_it = |place: &Place| opens.is_some() && place.open == *opens;
+        // A reload builds the agent anew, and agents let one process at a time open a conversation. Two agents may use
+        // the same id for different ones.
+        let has_it =
+            |place: &Place| opens.is_some() && place.open == *opens && place.conversation == *conversation;
         if let Some((earlier, place)) = places.iter_mut().find(|(_, place)| has_it(place)) {
             return Ok(match place.take_to_end() {
                 Some(idle) => {

@@ -44,7 +44,7 @@ pub(super) struct RunClient {
     pub runs: UpstreamRuns,
     /// Time for which a lost connection or a busy server is tried again.
     pub retry_for: Duration,
-    is_local: bool,
+    has_home_key: bool,
     has_key: bool,
 }
 
@@ -81,7 +81,7 @@ impl RequestFailure {
 impl RunClient {
     /// A client for this server. Nothing is sent yet.
     pub(super) fn new(access: ServerAccess, retry_for: Duration) -> Result<Self, AskFailure> {
-        let ServerAccess { url, key, is_local } = access;
+        let ServerAccess { url, key, has_home_key } = access;
         let timeouts = UpstreamTimeouts {
             connect: SMALL_REQUEST,
             first_byte: FIRST_BYTE,
@@ -93,7 +93,7 @@ impl RunClient {
         let mut headers = HeaderMap::new();
         headers.extend(key.as_ref().and_then(client::bearer).map(|bearer| (AUTHORIZATION, bearer)));
         let runs = UpstreamRuns { client, url: url.as_str().to_owned(), key: headers };
-        Ok(Self { runs, retry_for, is_local, has_key: key.is_some() })
+        Ok(Self { runs, retry_for, has_home_key, has_key: key.is_some() })
     }
 
     /// Checks that the server has an agent of this name: it would answer as the default agent to a name that it does not
@@ -220,7 +220,7 @@ impl RunClient {
             response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.trim().parse().ok());
         let after = after.map(Duration::from_secs);
         let body = json(response).await;
-        let said = body["error"]["message"].as_str().map(|said| visible_line(said, WORDS));
+        let said = body["error"]["message"].as_str().map(|said| visible_line(without_sign(said), WORDS));
         let code = body["error"]["code"].as_str().map(|code| visible_line(code, WORDS));
         let words = match &said {
             Some(said) => format!("{said} ({})", status.as_u16()),
@@ -254,7 +254,7 @@ impl RunClient {
 
     /// What is wrong with the key, and the next step.
     fn key_words(&self) -> (&'static str, &'static str) {
-        match (self.has_key, self.is_local) {
+        match (self.has_key, self.has_home_key) {
             (true, false) => (
                 "the server does not accept the key",
                 "set TALARIA_API_KEY, or name the file with the right one with --key-file",
@@ -276,6 +276,11 @@ impl RunClient {
             "correct --url or TALARIA_URL",
         )
     }
+}
+
+/// The words of an error without the warning sign that they begin with in rooms: `error:` stands before them here.
+pub(super) fn without_sign(words: &str) -> &str {
+    words.trim_start_matches(['⚠', '\u{fe0f}', ' '])
 }
 
 fn temporary(words: &str, after: Option<Duration>, is_absent: bool) -> RequestFailure {

@@ -12,7 +12,7 @@ use super::AskReport;
 use super::answer_output::{AnswerOutput, LineKind};
 use super::failure::{AskFailure, FailureExit};
 use super::interrupt::Interrupt;
-use super::run_client::RunClient;
+use super::run_client::{RunClient, without_sign};
 use super::run_event::{Question, RunEnd, RunEvent, RunStatus};
 use super::run_events::{ReadResult, RunEvents};
 use super::terminal_questions::{NextQuestion, TerminalQuestions};
@@ -213,7 +213,7 @@ impl<'a> RunFollower<'a> {
         match end.status {
             RunStatus::Failed => {
                 let words = end.error.as_deref().unwrap_or("the agent failed");
-                Err(failed(&visible_line(words, WORDS)))
+                Err(failed(&visible_line(without_sign(words), WORDS)))
             }
             RunStatus::Cancelled => Err(self.cut_short(failed("the run was stopped"))),
             RunStatus::Completed if end.finish_reason.as_deref() == Some("length") => {

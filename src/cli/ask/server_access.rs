@@ -16,8 +16,8 @@ use crate::control::client::{CommandNeed, ControlClient};
 pub(super) struct ServerAccess {
     pub url: BaseUrl,
     pub key: Option<Secret>,
-    /// The talaria of this machine, found without an address.
-    pub is_local: bool,
+    /// The key is the one in the state folder of the talaria on this machine.
+    pub has_home_key: bool,
 }
 
 pub(super) async fn find(
@@ -28,7 +28,7 @@ pub(super) async fn find(
     let ClientConfig { url, key } =
         named.map_err(|errors| AskFailure::of_settings(FailureExit::WrongArguments, errors))?;
     match url {
-        Some(url) => Ok(ServerAccess { url, key, is_local: false }),
+        Some(url) => Ok(ServerAccess { url, key, has_home_key: false }),
         None => local(key, sources).await,
     }
 }
@@ -47,11 +47,12 @@ async fn local(key: Option<Secret>, sources: &ConfigSources) -> Result<ServerAcc
     };
     let url = BaseUrl::parse(&server)
         .map_err(|phrase| AskFailure::unanswered(format!("the address of the agent server {phrase}")))?;
+    let has_home_key = key.is_none();
     let key = match key {
         Some(key) => Some(key),
         None => own_key(&home, sources)?,
     };
-    Ok(ServerAccess { url, key, is_local: true })
+    Ok(ServerAccess { url, key, has_home_key })
 }
 
 /// The owner's key of this machine's server, as a start of the server would find it; `None` if it asks for none.

@@ -12,9 +12,8 @@ use crate::agent::{AskChoice, DenyReason, Step, StepState, TurnEvent};
 use crate::ids::TurnId;
 use crate::server::approvals;
 
-/// What an app can do whose policy is to be asked, and which could not be.
-const NOT_STREAMED: &str =
-    "The app's policy is ask: request the turn with Accept: text/event-stream to be asked";
+/// What a caller can do who could not be asked.
+const NOT_STREAMED: &str = "Nobody could be asked: request the turn with Accept: text/event-stream";
 
 /// Tool calls whose names are remembered for their later lines.
 const NAMES: usize = 1_000;

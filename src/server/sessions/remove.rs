@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::DeletedSession;
 use crate::ids::{SessionId, TurnId};
 use crate::server::path_params::SessionName;
-use crate::server::{ApiError, Caller, Server};
+use crate::server::{ApiError, Caller, Server, forge};
 
 /// Longest wait for the end of the turns. The engine drops an agent that ignores the stop before that.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -20,6 +20,8 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Result of one look at the session.
 enum RemovalStep {
     Nothing,
+    /// The session belongs to the forge surface, where its app is told of its end.
+    OfForge,
     /// These turns had not ended, and were asked to stop.
     Open(Vec<TurnId>),
     Removed,
@@ -48,6 +50,7 @@ async fn removed(server: &Server, id: &SessionId) -> Result<(), ApiError> {
         }
         match look(server, id, stopped).await? {
             RemovalStep::Nothing => return Err(ApiError::no_session()),
+            RemovalStep::OfForge => return Err(forge::ended_elsewhere()),
             RemovalStep::Removed => {
                 server.turns.end_sessions();
                 return Ok(());
@@ -73,6 +76,9 @@ async fn look(server: &Server, id: &SessionId, stopped: Vec<TurnId>) -> Result<R
     let found = server.store.write(move |tx| {
         if !tx.has_session(&id)? {
             return Ok(RemovalStep::Nothing);
+        }
+        if tx.forge_session(&id)?.is_some() {
+            return Ok(RemovalStep::OfForge);
         }
         let open: Vec<_> = tx.open_turns(&id)?.into_iter().map(|turn| turn.id).collect();
         if open.iter().all(|turn| stopped.contains(turn)) {

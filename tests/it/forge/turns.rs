@@ -260,6 +260,7 @@ async fn other_surfaces_neither_end_nor_fork_a_forge_session() {
         change(json!({ "end_reason": "done" })).await.unwrap(),
         change(json!({ "title": "Mine", "end_reason": "done" })).await.unwrap(),
         scene.post(&format!("{path}/fork"), &json!({})).await,
+        scene.request(&scene.app, Method::DELETE, &path).send().await.unwrap(),
     ] {
         assert_eq!(refused.status(), 409);
         assert_eq!(json(refused).await["error"]["code"], "forge_session");

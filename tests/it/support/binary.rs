@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -247,9 +248,12 @@ impl Process {
         address.trim_matches('"').to_owned()
     }
 
-    /// Sends it a signal.
+    /// Sends it a signal, unless it has just ended by itself.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid, signal).unwrap();
+        match kill_process(self.pid, signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Waits until the process has ended.

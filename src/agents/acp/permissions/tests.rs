@@ -127,6 +127,12 @@ async fn a_policy_decides_without_asking_and_a_refusal_is_a_line() {
         let (answer, asked) = decided(yes.clone(), &codex_options(), &policy).await;
         assert_eq!((&answer.reply["outcome"]["optionId"], asked.len()), (&json!(chosen), 0), "{entry}");
     }
+    // An app has a policy of its own, on every surface, and the engine answers the ask by it.
+    let mut turn = AgentTurn::new(TurnId("t".to_owned()), AgentName::local(), SessionId("s".to_owned()));
+    turn.app = Some("ci".to_owned());
+    let policy = AppPermissions::Allow(vec!["make".to_owned()]);
+    let (_, asked) = decided_in(&turn, yes.clone(), command("make"), &codex_options(), &policy).await;
+    assert_eq!(asked.len(), 1);
     // An entry never allows for longer than once.
     let always = json!([{ "optionId": "ever", "name": "Yes, always", "kind": "allow_always" }]);
     let policy = AppPermissions::Allow(vec!["make".to_owned()]);
