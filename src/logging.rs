@@ -18,6 +18,10 @@ static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// Replaces a secret.
 const REDACTED: &str = "[redacted]";
 
+/// Bytes of the shortest secret that is looked for. A shorter one hides nothing, and stands in every second line: the `1`
+/// of a variable would be redacted in all times and addresses.
+const SHORTEST: usize = 4;
+
 /// Prefixes of keys: of a request, of a model server, of the key that we generate, of tokens of apps and files.
 const ANNOUNCED: [&str; 6] =
     ["Bearer ", "sk-", crate::config::api_key::PREFIX, PREFIX, FORGE_PREFIX, FILE_PREFIX];
@@ -46,7 +50,7 @@ pub fn hide(secret: &Secret) {
 
 fn add(secret: String) {
     let mut secrets = SECRETS.write();
-    if !secrets.contains(&secret) {
+    if secret.len() >= SHORTEST && !secrets.contains(&secret) {
         secrets.push(secret);
         // A secret may begin with another one: the longer goes first, or its rest would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
