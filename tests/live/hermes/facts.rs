@@ -221,7 +221,11 @@ async fn a_stopped_run_ends_at_once_and_leaves_the_connection_to_a_silent_model_
     // A run that is over is not found again.
     assert!(server.posts(&format!("/v1/runs/{run}/stop"), None, json!({})).await.contains("run_not_found"));
     server.runs("t", json!("are you there?"), json!([])).await;
-    assert_eq!(server.model.left(), 0, "a later version that leaves is better: change .github/docs/hermes.md");
+    assert_eq!(
+        server.model.left(),
+        0,
+        "a later version that leaves is better: change .github/docs/hermes.md"
+    );
     server.model.goes_on();
     server.hermes.runs_nothing().await;
     assert_eq!(
