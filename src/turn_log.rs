@@ -298,7 +298,8 @@ impl TurnLog {
                     asked.ask.form.options.iter().map(|option| option.id.len() + option.label.len());
                 let reason = asked.ask.reason.as_ref().map_or(0, String::len);
                 let title = asked.ask.title.to_string();
-                inner.size += asked.ask.detail.len() + title.len() + reason + options.sum::<usize>();
+                let gap = asked.ask.gap.as_ref().map_or(0, |gap| gap.to_string().len());
+                inner.size += asked.ask.detail.len() + title.len() + reason + gap + options.sum::<usize>();
                 inner.questions += usize::from(!asked.refused);
                 inner.add(LogEntry::Asked(asked));
             }

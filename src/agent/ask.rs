@@ -44,9 +44,9 @@ pub struct Ask {
     pub reason: Option<String>,
     /// The answers that fit. The default makes the ask an approval.
     pub form: AnswerForm,
-    /// What the detail does not tell, if it is not the whole action. Neither a policy nor an earlier approval decides
-    /// about such an ask.
-    pub gap: Option<TextKey>,
+    /// What the detail does not tell, if it is not the whole action, in words that a room shows as they are: a text of ours,
+    /// or another server's words as code. Neither a policy nor an earlier approval decides about such an ask.
+    pub gap: Option<LocalizedText>,
 }
 
 /// The answers that fit an ask. Without options and without text it is an approval: once, for the session, always.

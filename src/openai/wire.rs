@@ -9,6 +9,7 @@ mod approval;
 mod chunk_cache;
 pub mod lenient;
 mod reason;
+mod relayed_gap;
 mod remark;
 #[cfg(test)]
 mod tests;

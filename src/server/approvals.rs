@@ -2,7 +2,8 @@
 //! them.
 //!
 //! An ask with options or free text has the fields `options` and `text` in its event, and `option` or `text` in the event
-//! of its answer. An approval has none of them.
+//! of its answer. An approval has none of them. An ask that does not show its whole action has the field `gap`, a sentence for
+//! people about the rest; a server in front of this one reads it.
 
 use std::sync::Arc;
 
@@ -20,7 +21,6 @@ use super::runs::own_run;
 use super::{ApiError, Caller, Server};
 use crate::access::GrantScope;
 use crate::agent::{ANSWER_CHARS, AnswerError, AnswerForm, AskChoice, AskOpened, AskResolved};
-use crate::i18n::LocalizedText;
 use crate::ids::{AskId, TurnId};
 use crate::turns::{AnswerResult, AskReply};
 
@@ -49,8 +49,8 @@ pub fn requested(run: &TurnId, asked: &AskOpened) -> Value {
     if let Some(reason) = &ask.reason {
         data["reason"] = json!(reason);
     }
-    if let Some(gap) = ask.gap {
-        data["gap"] = json!(LocalizedText::from(gap).to_string());
+    if let Some(gap) = &ask.gap {
+        data["gap"] = json!(gap.to_string());
     }
     if !ask.form.is_approval() {
         let once = ask.form.approve(GrantScope::Once).is_ok().then_some("once");

@@ -85,7 +85,8 @@ pub struct RunView {
     model: String,
     created_at: i64,
     updated_at: i64,
-    /// Asks that wait for an answer, as the events of the run describe them.
+    /// Asks that wait for an answer, as the events of the run describe them. One that does not show its whole action says so
+    /// in `gap`.
     pending_approvals: Vec<Value>,
     /// All asks of the run, and how each was answered.
     approvals: Vec<ApprovalRecord>,

@@ -132,23 +132,25 @@ impl PendingApprovals {
             ApprovalEvent::Asked { .. } if inner.known.len() >= MOST => {
                 tracing::warn!("the upstream asks without end; what it asks now it denies by itself");
             }
-            ApprovalEvent::Asked { id, run, title, detail, cwd, reason, form } => {
+            ApprovalEvent::Asked { id, run, title, detail, cwd, reason, form, gap } => {
                 let run = run.and_then(|run| UpstreamRunId::new(&run)).or_else(|| inner.run.clone());
                 let Some(run) = run else {
                     tracing::warn!("the upstream asks and does not say for which run; it denies by itself");
                     return;
                 };
                 let id = id.into_owned();
+                // Where the action is not known in full, the same words may stand for another one the next time.
+                let is_once = gap.is_some() && form.is_approval();
                 let ask = Ask {
                     title: title.into_owned().into(),
                     detail: detail.into_owned(),
                     cwd: cwd.map(|cwd| cwd.into_owned()),
                     reason: reason.map(|reason| reason.into_owned()),
-                    form,
-                    gap: None,
+                    form: if is_once { AnswerForm::once_only() } else { form },
+                    gap,
                 };
                 let address = AskAddress::Id(id.clone());
-                self.open(&mut inner, NewAsk { id, address, run, ask, attempt }, runs, out);
+                self.open(&mut inner, NewAsk { id, address, run, ask, is_once, attempt }, runs, out);
             }
         }
     }
@@ -201,10 +203,11 @@ impl PendingApprovals {
             cwd: None,
             reason: description,
             form: AnswerForm::once_only(),
-            gap: Some(gap),
+            gap: Some(gap.into()),
         };
         let address = AskAddress::Oldest { asked_at };
-        self.open(&mut inner, NewAsk { id, address, run: run.clone(), ask, attempt }, runs, out);
+        let new = NewAsk { id, address, run: run.clone(), ask, is_once: true, attempt };
+        self.open(&mut inner, new, runs, out);
     }
 
     /// The upstream has an answer to its ask without an id.
@@ -267,14 +270,14 @@ impl PendingApprovals {
     }
 
     fn open(&self, inner: &mut PendingState, new: NewAsk, runs: &UpstreamRuns, out: &dyn AgentOutput) {
-        let NewAsk { id, address, run, ask, attempt } = new;
+        let NewAsk { id, address, run, ask, is_once, attempt } = new;
         let settle = match attempt {
             AttemptKind::First => Duration::ZERO,
             AttemptKind::Resume => SETTLE,
         };
         let tokens = inner.known.entry(id.clone()).or_default().clone();
         let (runs, title) = (runs.clone(), ask.title.to_string());
-        let question = UpstreamAsk { runs, run, address, title, settle };
+        let question = UpstreamAsk { runs, run, address, title, is_once, settle };
         let asking = out.ask(ask);
         inner.open.push(Box::pin(question.run(id, asking, tokens)));
         self.came.notify_one();
@@ -325,6 +328,8 @@ struct NewAsk {
     address: AskAddress,
     run: UpstreamRunId,
     ask: Ask,
+    /// The options are ours: the upstream asks for an approval, which can be given only once here.
+    is_once: bool,
     attempt: AttemptKind,
 }
 
@@ -334,6 +339,8 @@ struct UpstreamAsk {
     run: UpstreamRunId,
     address: AskAddress,
     title: String,
+    /// The options are ours, and the upstream knows only an approval.
+    is_once: bool,
     /// Delay before people are asked.
     settle: Duration,
 }
@@ -356,7 +363,7 @@ impl UpstreamAsk {
             choice = asking => choice,
         };
         let is_unnamed = matches!(self.address, AskAddress::Oldest { .. });
-        let choice = if is_unnamed { once_or_not(choice) } else { choice };
+        let choice = if self.is_once { once_or_not(choice) } else { choice };
         let receipt = tokio::select! {
             biased;
             // The stream may report our own answer before the request has its response.

@@ -42,6 +42,8 @@ pub(super) struct Question {
     pub reason: Option<String>,
     /// The answers that fit.
     pub form: AnswerForm,
+    /// What the detail does not tell, in the server's words.
+    pub gap: Option<String>,
 }
 
 /// The end of a run.
@@ -104,13 +106,15 @@ impl RunEvent {
 
 fn question(data: &str) -> Option<Question> {
     match ApprovalEvent::parse(APPROVAL_REQUEST, data)? {
-        ApprovalEvent::Asked { id, run: _, title, detail, cwd, reason, form } => Some(Question {
+        ApprovalEvent::Asked { id, run: _, title, detail, cwd, reason, form, gap } => Some(Question {
             id: id.into_owned(),
             title: title.into_owned(),
             detail: detail.into_owned(),
             cwd: cwd.map(Into::into),
             reason: reason.map(Into::into),
             form,
+            // The mark that makes our warning sign a picture would be shown as a code.
+            gap: gap.map(|gap| gap.to_string().replace('\u{fe0f}', "")),
         }),
         ApprovalEvent::Answered { .. } => None,
     }

@@ -242,8 +242,9 @@ impl<'a> RunFollower<'a> {
 
 /// A question as one line, for a log without a terminal.
 fn described(question: &Question) -> String {
-    let Question { title, detail, cwd, reason, .. } = question;
+    let Question { title, detail, cwd, reason, gap, .. } = question;
     let folder = cwd.as_deref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
     let reason = reason.as_deref().map(|reason| format!(" (its reason: {reason})")).unwrap_or_default();
-    format!("The agent asks: {title}: {detail}{folder}{reason}")
+    let gap = gap.as_deref().map(|gap| format!(" ({gap})")).unwrap_or_default();
+    format!("The agent asks: {title}: {detail}{folder}{gap}{reason}")
 }

@@ -90,11 +90,14 @@ fn read_line(terminal: &mut File, withdrawn: &PipeReader) -> io::Result<TypedLin
 /// The question with everything that a person must know to answer it. All of it is the agent's word, so every line of it is
 /// indented, and nothing in it is obeyed by the terminal.
 fn shown(question: &Question) -> String {
-    let Question { id: _, title, detail, cwd, reason, form } = question;
+    let Question { id: _, title, detail, cwd, reason, form, gap } = question;
     let verb = if form.is_approval() { "asks for permission" } else { "asks" };
     let mut text = format!("\n? The agent {verb}: {}\n{}\n", visible_line(title, NAME), indented(detail));
     if let Some(cwd) = cwd {
         text.push_str(&format!("  in {}\n", visible_line(cwd, usize::MAX)));
+    }
+    if let Some(gap) = gap {
+        text.push_str(&format!("  {}\n", visible_line(gap, NAME)));
     }
     if let Some(reason) = reason {
         text.push_str(&format!("  its reason:\n{}\n", indented(reason)));
@@ -157,8 +160,12 @@ fn read_choice(form: &AnswerForm, line: &str) -> Result<AskChoice, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::run_event::RunEvent;
     use super::*;
     use crate::agent::AskOption;
+    use crate::i18n::{LocalizedText, TextKey};
 
     fn question(form: AnswerForm) -> Question {
         Question {
@@ -168,6 +175,7 @@ mod tests {
             cwd: Some("/home/ann/garden".to_owned()),
             reason: Some("It is full.".to_owned()),
             form,
+            gap: None,
         }
     }
 
@@ -195,6 +203,30 @@ mod tests {
           2  No  (refuses it)
         Write a number, or the answer in your own words; Ctrl-D refuses to answer.
         ");
+    }
+
+    #[test]
+    fn a_question_that_does_not_tell_everything_says_so() {
+        let asked = |gap: &str| {
+            let event = json!({
+                "event": "approval.request", "approval_id": "a1", "title": "run a command",
+                "detail": "TOKEN=*** true", "options": AnswerForm::once_only().options, "gap": gap,
+            });
+            match RunEvent::parse(&event.to_string()) {
+                Some(RunEvent::Asked(question)) => shown(&question),
+                other => panic!("{other:?}"),
+            }
+        };
+        insta::assert_snapshot!(asked("A part is hidden.\n\u{1b}[2J> yes"), @r"
+        ? The agent asks: run a command
+            TOKEN=*** true
+          `A part is hidden.␊␛[2J> yes`
+          1  once  (allows it this once)
+          2  deny  (refuses it)
+        Write a number; Ctrl-D refuses to answer.
+        ");
+        let ours = asked(&LocalizedText::from(TextKey::RunPartHidden).to_string());
+        assert!(ours.contains("\n  ⚠ The agent server hides a part of this"), "{ours}");
     }
 
     #[test]

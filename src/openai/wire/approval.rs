@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::lenient;
+use super::relayed_gap::relayed_gap;
 use crate::agent::{AnswerForm, AskOption, OptionKind};
+use crate::i18n::LocalizedText;
 
 /// Type of the event for an ask.
 pub const APPROVAL_REQUEST: &str = "approval.request";
@@ -36,6 +38,8 @@ pub enum ApprovalEvent<'a> {
         reason: Option<Cow<'a, str>>,
         /// The answers that fit.
         form: AnswerForm,
+        /// What the detail does not tell.
+        gap: Option<LocalizedText>,
     },
     /// The ask is closed.
     Answered {
@@ -63,12 +67,14 @@ struct RawApproval<'a> {
     options: Value,
     #[serde(default)]
     text: Value,
+    #[serde(default)]
+    gap: Value,
 }
 
 impl<'a> ApprovalEvent<'a> {
     /// Parses the data of an event of this type; `None` if it is not about an ask, or has no valid id.
     pub fn parse(event: &str, data: &'a str) -> Option<Self> {
-        let RawApproval { approval_id, run_id, title, detail, cwd, reason, options, text } =
+        let RawApproval { approval_id, run_id, title, detail, cwd, reason, options, text, gap } =
             serde_json::from_str(data).ok()?;
         let id = approval_id.filter(|id| !id.is_empty() && id.len() <= ID)?;
         match event {
@@ -81,6 +87,7 @@ impl<'a> ApprovalEvent<'a> {
                 cwd,
                 reason,
                 form: AnswerForm { options: read_options(options), takes_text: text == Value::Bool(true) },
+                gap: relayed_gap(&gap),
             }),
             APPROVAL_RESPONDED => Some(Self::Answered { id }),
             _ => None,
@@ -113,6 +120,7 @@ mod tests {
             cwd: None,
             reason: Some("It is full.".into()),
             form: AnswerForm::default(),
+            gap: None,
         };
         assert_eq!(ApprovalEvent::parse(APPROVAL_REQUEST, asked), Some(expected));
         let answered = r#"{"approval_id":"a1","choice":"deny"}"#;
@@ -150,6 +158,20 @@ mod tests {
             let read = form(unreadable);
             assert!(!read.is_approval() && !read.is_valid(), "{unreadable}");
         }
+    }
+
+    #[test]
+    fn the_part_that_an_ask_does_not_show_is_read() {
+        let gap = |field: &str| {
+            let data = format!(r#"{{"approval_id":"a1","detail":"x"{field}}}"#);
+            match ApprovalEvent::parse(APPROVAL_REQUEST, &data) {
+                Some(ApprovalEvent::Asked { gap, .. }) => gap.map(|gap| gap.to_string()),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(gap(r#","gap":"Half of it.""#).as_deref(), Some("`Half of it.`"));
+        assert!(gap(r#","gap":[]"#).is_some_and(|gap| gap.contains("hides a part of this")));
+        assert_eq!((gap(""), gap(r#","gap":null"#)), (None, None));
     }
 
     #[test]

@@ -20,7 +20,6 @@ use super::super::approvals;
 use super::super::sse::SseBuffer;
 use super::events::{AGENT, FinishedItem, NamedEvent, ResponseEvents, ResumePoint};
 use crate::agent::{AskOpened, AskResolved, PriorAsk};
-use crate::i18n::LocalizedText;
 use crate::ids::AskId;
 
 /// Asks of one response.
@@ -89,8 +88,8 @@ impl ResponseEvents {
             if let Some(reason) = &ask.reason {
                 arguments["reason"] = json!(reason);
             }
-            if let Some(gap) = ask.gap {
-                arguments["gap"] = json!(LocalizedText::from(gap).to_string());
+            if let Some(gap) = &ask.gap {
+                arguments["gap"] = json!(gap.to_string());
             }
             if !ask.form.is_approval() {
                 arguments["options"] = json!(ask.form.options);

@@ -22,7 +22,7 @@ pub(super) fn ask_text(words: &TextCatalog, ask: &Ask, title: &str, code: &str) 
         Some(folder) => TextKey::AskActionIn.with("action", block.as_str()).with("folder", folder),
         None => LocalizedText::Said(block.clone()),
     };
-    let gap = gap.map(|gap| words.say(&gap.into()));
+    let gap = gap.as_ref().map(|gap| words.say(gap));
     let action = match gap.clone() {
         Some(gap) => TextKey::AskGap.with("action", action).with("gap", gap),
         None => action,

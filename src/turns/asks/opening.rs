@@ -193,7 +193,7 @@ pub(super) fn granted(
 /// Identifies equal asks: a hash of every word of the ask, shown or not, but for the reason. Titles are taken in the
 /// default language, so that a grant outlives a change of language.
 pub(super) fn digest(ask: &Ask) -> String {
-    let (title, gap) = (ask.title.to_string(), ask.gap.map(|gap| LocalizedText::from(gap).to_string()));
+    let (title, gap) = (ask.title.to_string(), ask.gap.as_ref().map(LocalizedText::to_string));
     let folder = ask.cwd.as_deref().map_or(["none", ""], |cwd| ["in", cwd]);
     let options =
         ask.form.options.iter().flat_map(|option| ["option", &option.id, &option.label, option.kind.name()]);

@@ -38,7 +38,7 @@ async fn nothing_that_a_server_says_is_obeyed() {
         json!({ "event": "tool.completed", "tool": HOSTILE, "error": true, "tool_call_id": "1" }),
         json!({ "event": "run.notice", "message": HOSTILE }),
         json!({ "event": "approval.request", "approval_id": "a", "title": HOSTILE, "detail": HOSTILE, "cwd": HOSTILE,
-                "reason": HOSTILE }),
+                "reason": HOSTILE, "gap": HOSTILE }),
         json!({ "event": "message.delta", "delta": HOSTILE }),
         json!({ "event": "run.failed", "error": HOSTILE, "code": HOSTILE, "remarks": [HOSTILE] }),
     ];

@@ -96,6 +96,28 @@ async fn what_is_allowed_for_longer_is_remembered_here_and_told_as_once() {
     assert_eq!(room.asked().len(), 1, "the second need not be asked");
 }
 
+/// Another server may ask for an approval and say that it does not tell everything.
+#[tokio::test]
+async fn an_approval_with_a_gap_is_asked_with_the_warning_and_holds_once() {
+    let (upstream, gate) = (upstream().await, Gate::new());
+    let gap = r#""gap":"Not\n\n- all of it","#;
+    let asked = request("a1", "TOKEN=*** true").replace(r#""run_id":"#, &format!(r#"{gap}"run_id":"#));
+    upstream.answers(stream().sends(asked).waits(&gate).sends(delta("Done.") + &*end()).ends());
+    let gateway = relay(&upstream.url(), None).await;
+    let room = gateway.room();
+    room.says("@ann", "clean up").await;
+    let ask = room.is_asked("run a command").await;
+    assert!(ask.text.contains("\n`Not␊␊- all of it`\n") && !ask.text.contains("session"), "{}", ask.text);
+    room.says("@ann", &format!("/approve {} session", ask.code)).await;
+    room.shows("This can be allowed only once at a time").await;
+    assert_eq!(told(&upstream), [], "nothing was decided");
+    room.says("@ann", &format!("/approve {}", ask.code)).await;
+    upstream.has_requests("/v1/runs/run_1/approval", 1).await;
+    gate.open();
+    room.shows("Done.").await;
+    assert_eq!(told(&upstream), answers(&[("a1", "once")]));
+}
+
 #[tokio::test]
 async fn several_questions_are_open_at_once_and_answered_in_any_order() {
     let (upstream, gate) = (upstream().await, Gate::new());

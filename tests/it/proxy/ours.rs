@@ -3,15 +3,17 @@
 
 use std::net::SocketAddr;
 
-use talaria::agent::{AgentErrorKind, Ask, AskChoice, DenyReason, OptionKind, StepState};
-use talaria::i18n::{LocalizedText, TextKey};
+use reqwest::Method;
+use serde_json::json;
+use talaria::agent::{AgentErrorKind, AnswerForm, Ask, AskChoice, DenyReason, OptionKind, StepState};
+use talaria::i18n::{LocalizedText, TextCatalog, TextKey};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::binary::Talaria;
-use crate::support::gateway::Setup;
+use crate::support::gateway::{Setup, TestGateway};
 use crate::support::ports::free_port;
-use crate::support::relay::{model, relay, relay_as};
-use crate::support::scripted::{choice, option, or_text};
+use crate::support::relay::{model, proxy, relay, relay_as};
+use crate::support::scripted::{ask, choice, option, or_text};
 use crate::support::served::{KEY, Served, settings};
 use crate::support::upstream::{Answer, Upstream};
 
@@ -133,6 +135,59 @@ async fn an_approval_over_there_chooses_the_only_option_that_allows() {
     room.says("@ann", "/approve").await;
     room.shows("bot   Done.").await;
     assert_eq!(served.gateway.agent_itself().ran(), ["rm -r build"]);
+}
+
+/// An ask of a hermes-agent behind the server over there, which hides a part of the command.
+fn masked() -> Ask {
+    let gap = Some(TextKey::RunPartHidden.into());
+    Ask { form: AnswerForm::once_only(), gap, ..ask("terminal", "TOKEN=*** true") }
+}
+
+#[tokio::test]
+async fn what_an_ask_over_there_hides_is_said_here_and_it_is_allowed_only_once() {
+    for yaml in ["", "gateway: {upstream: runs}\n"] {
+        let served = Served::start().await;
+        served.agent().asks_all([masked()]).says(["Done."]);
+        let german = Some(TextCatalog::of("de").unwrap());
+        for (words, warning) in [(None, "hides a part of this"), (german, "verbirgt einen Teil davon")] {
+            let agent = Some(proxy(&served.url(""), Some(KEY), yaml));
+            let words = words.unwrap_or_default();
+            let gateway = TestGateway::with(Setup { agent, words, ..Setup::default() }).await;
+            let room = gateway.room();
+            room.says("@ann", "clean up").await;
+            let asked = room.is_asked("TOKEN=*** true").await;
+            assert!(asked.text.contains(warning) && !asked.text.contains("session"), "{}", asked.text);
+            room.says("@ann", &format!("/approve {} always", asked.code)).await;
+            room.says("@ann", &format!("/approve {}", asked.code)).await;
+            room.shows("Done.").await;
+            let answers = served.gateway.agent_itself().answers();
+            assert_eq!(answers.last().unwrap().choice, AskChoice::Option("once".to_owned()), "{yaml}");
+            served.agent().asks_all([masked()]).says(["Done."]);
+        }
+    }
+}
+
+/// The entry that fits what is shown may not be what would run.
+#[tokio::test]
+async fn a_policy_here_does_not_permit_what_is_hidden_over_there() {
+    let served = Served::start().await;
+    let agent = Some(proxy(&served.url(""), Some(KEY), ""));
+    let gateway = Served::with(Setup { agent, ..Setup::default() }, settings()).await;
+    let listed = json!({ "app": "listed", "again": false, "permissions": ["TOKEN=*** true"] });
+    let added = gateway.gateway.operator().does("/tokens/add", listed).await.unwrap();
+    let messages = json!([{ "role": "user", "content": "clean up" }]);
+    for (asked, choice) in [
+        (masked(), AskChoice::Option("deny".to_owned())),
+        (Ask { gap: None, ..masked() }, AskChoice::Option("once".to_owned())),
+    ] {
+        served.agent().asks_all([asked]).says(["So be it."]);
+        let request =
+            gateway.bare(Method::POST, "/v1/chat/completions").bearer_auth(added["token"].as_str().unwrap());
+        let answer = request.body(json!({ "messages": messages }).to_string()).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let answers = served.gateway.agent_itself().answers();
+        assert_eq!(answers.last().unwrap().choice, choice);
+    }
 }
 
 #[tokio::test]

@@ -83,6 +83,22 @@ async fn the_event_lists_the_options_and_an_app_chooses_one() {
 }
 
 #[tokio::test]
+async fn an_ask_that_does_not_show_everything_says_so() {
+    let served = Served::start().await;
+    let gap = Some("`Half of it.`".into());
+    served.agent().asks_all([Ask { gap, ..permission() }]).says(["done"]).asks_all([permission()]);
+    let (mut stream, first) = asked(&served).await;
+    assert_eq!(first["gap"], "`Half of it.`");
+    let run = first["run_id"].as_str().unwrap();
+    let shown = json(served.get(&format!("/v1/runs/{run}")).await).await;
+    assert_eq!(shown["pending_approvals"][0]["gap"], "`Half of it.`");
+    let body = json!({ "choice": "deny", "approval_id": first["approval_id"] });
+    assert_eq!(answer(&served, &first, body).await.0, 200);
+    let second = stream.until("approval.request").await.json();
+    assert_eq!(second.get("gap"), None);
+}
+
+#[tokio::test]
 async fn an_app_answers_in_words() {
     let served = Served::start().await;
     served.agent().asks_all([colours()]).says(["done"]);

@@ -67,6 +67,8 @@ impl ProxyAgent {
 
 /// Compares the output of a run with what its session has. `kept`: `None` if the session could not be read.
 fn judge(output: RunOutput, kept: Option<&KeptAnswer>) -> Verdict {
+    // Words that may answer another question are never shown as the answer to this one.
+    let kept = kept.filter(|kept| kept.end != AnswerEnd::Doubtful);
     let end = kept.map_or(AnswerEnd::Doubtful, |kept| kept.end);
     let done = match end {
         AnswerEnd::Cut => RunVerdict::Limit,
@@ -164,6 +166,27 @@ mod tests {
             verdict(None, None, RunVerdict::Done)
         );
         assert_eq!(judged(RunOutput::Shown(String::new()), None), verdict(None, None, RunVerdict::Done));
+    }
+
+    /// The session's last question is another one than ours.
+    #[test]
+    fn the_answer_to_another_question_takes_no_place() {
+        let other = || {
+            let question = json!({ "role": "user", "content": "and how many?" });
+            Some(json!([question, said("Let me count.", Some("tool_calls")), said("Seven.", Some("stop"))]))
+        };
+        let text = || "42.".to_owned();
+        for (output, expected) in [
+            (RunOutput::Shown(String::new()), verdict(None, None, RunVerdict::Done)),
+            (RunOutput::Shown(text()), verdict(None, None, RunVerdict::Done)),
+            (RunOutput::Unsaid(String::new()), verdict(None, None, RunVerdict::CutShort)),
+            (RunOutput::Unsaid(text()), verdict(Some("42."), None, RunVerdict::Done)),
+            (RunOutput::Unsaid("Seven.".to_owned()), verdict(Some("Seven."), None, RunVerdict::Done)),
+            (RunOutput::Reported(String::new()), verdict(None, None, RunVerdict::CutShort)),
+            (RunOutput::Reported(text()), verdict(Some("42."), None, RunVerdict::Done)),
+        ] {
+            assert_eq!(judged(output, other()), expected);
+        }
     }
 
     #[test]

@@ -142,7 +142,7 @@ async fn a_grant_holds_only_as_long_as_whoever_gave_it_may_give_it() {
 async fn an_ask_with_a_gap_is_never_granted_by_an_earlier_approval() {
     let gateway = gateway().await;
     let room = gateway.room();
-    let gap = Ask { gap: Some(TextKey::RunPartHidden), ..ask("run a command", "TOKEN=*** true") };
+    let gap = Ask { gap: Some(TextKey::RunPartHidden.into()), ..ask("run a command", "TOKEN=*** true") };
     for number in 1..=2 {
         gateway.agent().asks_all([gap.clone()]);
         room.says("@ann", "clean up").await;
