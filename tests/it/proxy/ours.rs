@@ -145,25 +145,25 @@ fn masked() -> Ask {
 
 #[tokio::test]
 async fn what_an_ask_over_there_hides_is_said_here_and_it_is_allowed_only_once() {
-    for yaml in ["", "gateway: {upstream: runs}\n"] {
+    for (yaml, language, warning) in [
+        ("", "en", "hides a part of this"),
+        ("gateway: {upstream: runs}\n", "en", "hides a part of this"),
+        ("", "de", "verbirgt einen Teil davon"),
+    ] {
         let served = Served::start().await;
         served.agent().asks_all([masked()]).says(["Done."]);
-        let german = Some(TextCatalog::of("de").unwrap());
-        for (words, warning) in [(None, "hides a part of this"), (german, "verbirgt einen Teil davon")] {
-            let agent = Some(proxy(&served.url(""), Some(KEY), yaml));
-            let words = words.unwrap_or_default();
-            let gateway = TestGateway::with(Setup { agent, words, ..Setup::default() }).await;
-            let room = gateway.room();
-            room.says("@ann", "clean up").await;
-            let asked = room.is_asked("TOKEN=*** true").await;
-            assert!(asked.text.contains(warning) && !asked.text.contains("session"), "{}", asked.text);
-            room.says("@ann", &format!("/approve {} always", asked.code)).await;
-            room.says("@ann", &format!("/approve {}", asked.code)).await;
-            room.shows("Done.").await;
-            let answers = served.gateway.agent_itself().answers();
-            assert_eq!(answers.last().unwrap().choice, AskChoice::Option("once".to_owned()), "{yaml}");
-            served.agent().asks_all([masked()]).says(["Done."]);
-        }
+        let agent = Some(proxy(&served.url(""), Some(KEY), yaml));
+        let words = TextCatalog::of(language).unwrap();
+        let gateway = TestGateway::with(Setup { agent, words, ..Setup::default() }).await;
+        let room = gateway.room();
+        room.says("@ann", "clean up").await;
+        let asked = room.is_asked("TOKEN=*** true").await;
+        assert!(asked.text.contains(warning) && !asked.text.contains("session"), "{}", asked.text);
+        room.says("@ann", &format!("/approve {} always", asked.code)).await;
+        room.says("@ann", &format!("/approve {}", asked.code)).await;
+        room.shows("bot   Done.").await;
+        let answers = served.gateway.agent_itself().answers();
+        assert_eq!(answers.last().unwrap().choice, AskChoice::Option("once".to_owned()), "{yaml}");
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_policy_here_does_not_permit_what_is_hidden_over_there() {
     let added = gateway.gateway.operator().does("/tokens/add", listed).await.unwrap();
     let messages = json!([{ "role": "user", "content": "clean up" }]);
     for (asked, choice) in [
-        (masked(), AskChoice::Option("deny".to_owned())),
+        (masked(), AskChoice::Deny(DenyReason::Person)),
         (Ask { gap: None, ..masked() }, AskChoice::Option("once".to_owned())),
     ] {
         served.agent().asks_all([asked]).says(["So be it."]);
