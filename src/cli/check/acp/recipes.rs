@@ -200,7 +200,7 @@ mod tests {
                 let shown = page.lines().any(|line| line.contains(variable) && line.contains(value));
                 assert!(shown, "{variable}");
             }
-            assert!(recipe.loads || readme.contains("load: false"), "{}", recipe.name);
+            assert!(recipe.loads || page.contains("load: false"), "{}", recipe.name);
         }
     }
 }
