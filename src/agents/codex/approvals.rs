@@ -14,6 +14,8 @@ mod permissions;
 mod tests;
 mod user_input;
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::access::GrantScope;
@@ -219,6 +221,11 @@ impl ApprovalContext<'_> {
         };
         let named = [named, self.cwd].into_iter().find(|cwd| !cwd.trim().is_empty());
         Some(named.unwrap_or(UNKNOWN_FOLDER).to_owned())
+    }
+
+    /// Whether the folder of an action may be another one than that of the session.
+    fn is_elsewhere(&self, params: &Value) -> bool {
+        self.folder(params).is_some_and(|folder| Path::new(&folder) != Path::new(self.cwd))
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
     let ask = Ask {
         title: request.title(),
         detail,
+        is_elsewhere: context.is_elsewhere(params),
         cwd: context.folder(params),
         reason: reason_of(params),
         form: if request.kind == CommandKind::Other { once_only() } else { AnswerForm::default() },

@@ -51,6 +51,7 @@ async fn approval_answer(kind: &str, params: &Value, context: &ApprovalContext<'
         // Quoted, so that no name can pass for the next line.
         detail: format!("MCP {} {subject}\n{arguments}", params["serverName"]),
         cwd: None,
+        is_elsewhere: false,
         reason: None,
         form,
         gap: None,
@@ -84,6 +85,7 @@ async fn form_answer(params: &Value, context: &ApprovalContext<'_>) -> ApprovalA
         title: TextKey::CodexAskServer.with("server", server.as_str()),
         detail: form.question(text_field(params, "message")),
         cwd: None,
+        is_elsewhere: false,
         reason: None,
         form: form.answers(),
         gap: None,

@@ -117,6 +117,7 @@ async fn a_command_is_asked_exactly_with_folder_and_reason() {
         title: TextKey::CodexAskCommand.into(),
         detail: "/bin/bash -lc 'echo APPROVED > a.txt; cat a.txt'".to_owned(),
         cwd: Some("/work-dir/ws".to_owned()),
+        is_elsewhere: true,
         reason: Some("Do you want to run this?".to_owned()),
         form: AnswerForm::default(),
         gap: None,
@@ -128,19 +129,21 @@ async fn a_command_is_asked_exactly_with_folder_and_reason() {
 
 #[tokio::test]
 async fn the_folder_is_never_empty() {
-    for (told, session, folder) in [
-        (json!("/told"), "/session", "/told"),
-        (Value::Null, "/session", "/session"),
-        (json!(" "), "/session", "/session"),
-        (Value::Null, "", "<unknown>"),
+    for (told, session, folder, is_elsewhere) in [
+        (json!("/told"), "/session", "/told", true),
+        (json!("/session"), "/session", "/session", false),
+        (json!("/session/below"), "/session", "/session/below", true),
+        (Value::Null, "/session", "/session", false),
+        (json!(" "), "/session", "/session", false),
+        (Value::Null, "", "<unknown>", true),
         // Never the session's in place of one that we cannot read.
-        (json!({ "path": "/told" }), "/session", "{\"path\":\"/told\"}"),
+        (json!({ "path": "/told" }), "/session", "{\"path\":\"/told\"}", true),
     ] {
         let mut params = command();
         params["cwd"] = told;
         let scene = Scene { cwd: session, ..Scene::new() };
         let (_, asked) = scene.answers(COMMAND, &params, allow(GrantScope::Once)).await;
-        assert_eq!(asked[0].cwd.as_deref(), Some(folder));
+        assert_eq!((asked[0].cwd.as_deref(), asked[0].is_elsewhere), (Some(folder), is_elsewhere));
     }
 }
 
