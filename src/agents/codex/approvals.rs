@@ -19,7 +19,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::access::GrantScope;
-use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
+use crate::agent::{AgentOutput, Ask, AskChoice, DenyReason};
 use crate::agents::jsonrpc::{IncomingMessage, RpcFault};
 use crate::agents::sorted_json::text_field;
 use crate::config::PermissionPolicy;
@@ -39,10 +39,6 @@ const NAME_CHARS: usize = 60;
 
 /// Code of the error for parameters that do not fit.
 const INVALID_PARAMS: i64 = -32_602;
-
-/// Option ids of an ask that can be allowed only once. They are codex' own words for its decisions.
-const ACCEPT: &str = "accept";
-const DECLINE: &str = "decline";
 
 /// The turn that a request belongs to.
 pub struct ApprovalContext<'a> {
@@ -202,9 +198,12 @@ impl ApprovalContext<'_> {
 
     /// Asks whether an action is allowed. An option counts as its kind says, and words of a person allow nothing.
     async fn decide_approval(&self, ask: Ask) -> Decision {
+        let once = ask.form.allow_once();
         let decision = self.decide(ask).await;
         let verdict = match decision.verdict {
-            Verdict::Chosen(id) if id == ACCEPT => Verdict::Allowed(GrantScope::Once),
+            Verdict::Chosen(id) if once == Some(AskChoice::Option(id.clone())) => {
+                Verdict::Allowed(GrantScope::Once)
+            }
             Verdict::Chosen(_) | Verdict::Answered(_) => Verdict::Declined,
             verdict => verdict,
         };
@@ -241,11 +240,4 @@ fn other_environment(params: &Value) -> &Value {
         Value::String(name) if name == LOCAL => NONE,
         environment => environment,
     }
-}
-
-/// A form that allows an action once and for no longer.
-fn once_only() -> AnswerForm {
-    let option = |id: &str, kind| AskOption { id: id.to_owned(), label: id.to_owned(), kind };
-    let options = vec![option(ACCEPT, OptionKind::AllowOnce), option(DECLINE, OptionKind::RejectOnce)];
-    AnswerForm { options, takes_text: false }
 }

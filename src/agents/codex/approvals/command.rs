@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ApprovalAnswer, ApprovalContext, Verdict, once_only, other_environment, reason_of};
+use super::{ApprovalAnswer, ApprovalContext, Verdict, other_environment, reason_of};
 use crate::access::GrantScope;
 use crate::agent::{AnswerForm, Ask};
 use crate::agents::sorted_json::sorted;
@@ -20,7 +20,11 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
         is_elsewhere: context.is_elsewhere(params),
         cwd: context.folder(params),
         reason: reason_of(params),
-        form: if request.kind == CommandKind::Other { once_only() } else { AnswerForm::default() },
+        form: if request.kind == CommandKind::Other {
+            AnswerForm::once_only()
+        } else {
+            AnswerForm::default()
+        },
         gap: None,
     };
     let decision = context.decide_approval(ask.clone()).await;

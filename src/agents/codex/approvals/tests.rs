@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use talaria_platform::BoxFuture;
 
 use super::*;
-use crate::agent::{AgentError, SessionMessage, TurnEvent};
+use crate::agent::{AgentError, AnswerForm, SessionMessage, TurnEvent};
 use crate::agents::jsonrpc::RequestId;
 use crate::i18n::TextCatalog;
 
@@ -170,15 +170,15 @@ async fn other_kinds_of_commands_are_allowed_once_and_never_for_the_session() {
     for kind in [json!("humanCommand"), json!("someday"), json!({ "someday": {} }), json!(7), json!("")] {
         let mut params = command();
         params["kind"] = kind;
-        for choice in [AskChoice::Option(ACCEPT.to_owned()), AskChoice::Allow(GrantScope::Session)] {
+        for choice in [AskChoice::Option("once".to_owned()), AskChoice::Allow(GrantScope::Session)] {
             let (answer, asked) = Scene::new().answers(COMMAND, &params, [choice]).await;
             assert_eq!((answer.reply, answer.kept_grant), (decided("accept"), None));
             // Our own engine makes no grant of an option either.
-            assert!(asked[0].form.is_valid() && !asked[0].form.is_approval());
-            assert_eq!(asked[0].form.approve(GrantScope::Once), Ok(AskChoice::Option(ACCEPT.to_owned())));
+            assert!(asked[0].form.is_once_only(), "rooms are told of /approve, and not of two options");
+            assert_eq!(asked[0].form.approve(GrantScope::Once), Ok(AskChoice::Option("once".to_owned())));
             assert!(asked[0].form.approve(GrantScope::Session).is_err());
         }
-        for no in [AskChoice::Option(DECLINE.to_owned()), AskChoice::Text("accept".to_owned())] {
+        for no in [AskChoice::Option("deny".to_owned()), AskChoice::Text("accept".to_owned())] {
             let (answer, _) = Scene::new().answers(COMMAND, &params, [no]).await;
             assert_eq!(answer.reply, decided("decline"));
         }
@@ -461,14 +461,11 @@ async fn a_tool_whose_arguments_are_not_told_is_allowed_once_only() {
         let meta = params["_meta"].as_object_mut().unwrap();
         meta.remove("tool_params");
         meta.extend(arguments.map(|arguments| ("tool_params".to_owned(), arguments)));
-        for (choice, action, content) in
-            [("accept", "accept", json!({})), ("decline", "decline", Value::Null)]
-        {
+        for (choice, action, content) in [("once", "accept", json!({})), ("deny", "decline", Value::Null)] {
             let choice = AskChoice::Option(choice.to_owned());
             let (answer, asked) = Scene::new().answers(ELICITATION, &params, [choice]).await;
             assert_eq!(answer.reply, elicited(action, content));
-            let kinds: Vec<_> = asked[0].form.options.iter().map(|option| option.kind).collect();
-            assert_eq!(kinds, [OptionKind::AllowOnce, OptionKind::RejectOnce]);
+            assert!(asked[0].form.is_once_only());
         }
     }
 }
