@@ -39,6 +39,9 @@ pub struct Ask {
     pub detail: String,
     /// Working directory of the action.
     pub cwd: Option<String>,
+    /// Whether that may be another folder than the one in which the session works, and the detail does not name it. The list
+    /// of an app was written for the session's own folder, and permits nothing elsewhere.
+    pub is_elsewhere: bool,
     /// The agent's reason for the action. It is no part of the action: it may be shown in part, and an approval holds for
     /// the same action with another reason too.
     pub reason: Option<String>,

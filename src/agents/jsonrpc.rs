@@ -130,6 +130,15 @@ impl RpcClient {
         }
     }
 
+    /// A connection over two pipes, for tests that play the peer.
+    #[cfg(test)]
+    pub fn piped(
+        from_peer: impl AsyncRead + Send + Unpin + 'static,
+        to_peer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> (RpcClient, RpcIncoming) {
+        Self::over(from_peer, to_peer, PeerProcess::only_pipes(), RpcDialect::Bare, RpcLimits::default())
+    }
+
     /// A connection over any two pipes.
     fn over<R, W>(
         from_peer: R,

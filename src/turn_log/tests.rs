@@ -206,7 +206,7 @@ fn a_long_text_comes_in_pieces_and_reading_goes_on_behind_each() {
 
 fn question(id: &str, refused: bool) -> TurnEvent<'static> {
     let (title, detail, form) = ("one".into(), "first".into(), AnswerForm::default());
-    let ask = Ask { title, detail, cwd: None, reason: None, form, gap: None };
+    let ask = Ask { title, detail, cwd: None, is_elsewhere: false, reason: None, form, gap: None };
     TurnEvent::Asked(AskOpened { id: AskId(id.into()), ask, expires: 0, refused })
 }
 

@@ -105,6 +105,7 @@ pub async fn answer(
         title: title.into(),
         detail: detail.clone(),
         cwd: Some(folder.unwrap_or(cwd).to_owned()),
+        is_elsewhere: elsewhere.is_some() && !turn.wants_raw,
         reason,
         form: options.form(),
         gap: None,

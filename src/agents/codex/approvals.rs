@@ -14,10 +14,12 @@ mod permissions;
 mod tests;
 mod user_input;
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::access::GrantScope;
-use crate::agent::{AgentOutput, AnswerForm, Ask, AskChoice, AskOption, DenyReason, OptionKind};
+use crate::agent::{AgentOutput, Ask, AskChoice, DenyReason};
 use crate::agents::jsonrpc::{IncomingMessage, RpcFault};
 use crate::agents::sorted_json::text_field;
 use crate::config::PermissionPolicy;
@@ -37,10 +39,6 @@ const NAME_CHARS: usize = 60;
 
 /// Code of the error for parameters that do not fit.
 const INVALID_PARAMS: i64 = -32_602;
-
-/// Option ids of an ask that can be allowed only once. They are codex' own words for its decisions.
-const ACCEPT: &str = "accept";
-const DECLINE: &str = "decline";
 
 /// The turn that a request belongs to.
 pub struct ApprovalContext<'a> {
@@ -200,9 +198,12 @@ impl ApprovalContext<'_> {
 
     /// Asks whether an action is allowed. An option counts as its kind says, and words of a person allow nothing.
     async fn decide_approval(&self, ask: Ask) -> Decision {
+        let once = ask.form.allow_once();
         let decision = self.decide(ask).await;
         let verdict = match decision.verdict {
-            Verdict::Chosen(id) if id == ACCEPT => Verdict::Allowed(GrantScope::Once),
+            Verdict::Chosen(id) if once == Some(AskChoice::Option(id.clone())) => {
+                Verdict::Allowed(GrantScope::Once)
+            }
             Verdict::Chosen(_) | Verdict::Answered(_) => Verdict::Declined,
             verdict => verdict,
         };
@@ -220,6 +221,11 @@ impl ApprovalContext<'_> {
         let named = [named, self.cwd].into_iter().find(|cwd| !cwd.trim().is_empty());
         Some(named.unwrap_or(UNKNOWN_FOLDER).to_owned())
     }
+
+    /// Whether the folder of an action may be another one than that of the session.
+    fn is_elsewhere(&self, params: &Value) -> bool {
+        self.folder(params).is_some_and(|folder| Path::new(&folder) != Path::new(self.cwd))
+    }
 }
 
 /// The reason that codex gives.
@@ -234,11 +240,4 @@ fn other_environment(params: &Value) -> &Value {
         Value::String(name) if name == LOCAL => NONE,
         environment => environment,
     }
-}
-
-/// A form that allows an action once and for no longer.
-fn once_only() -> AnswerForm {
-    let option = |id: &str, kind| AskOption { id: id.to_owned(), label: id.to_owned(), kind };
-    let options = vec![option(ACCEPT, OptionKind::AllowOnce), option(DECLINE, OptionKind::RejectOnce)];
-    AnswerForm { options, takes_text: false }
 }

@@ -348,8 +348,14 @@ impl CodexLink {
 
     /// Waits until no turn runs in a thread. Returns at once if the thread is not loaded, or the process is gone.
     pub async fn idle(&self, thread: &str) {
+        self.turn_over(thread, |_| true).await;
+    }
+
+    /// Waits while such a turn is active in a thread that is loaded in a living process.
+    async fn turn_over(&self, thread: &str, is_it: impl Fn(&ActiveTurn) -> bool) {
         let mut news = self.news.subscribe();
-        while self.thread(thread).is_some_and(|state| state.active.is_some()) && !self.rpc.is_gone() {
+        let runs = || self.thread(thread).is_some_and(|state| state.active.as_ref().is_some_and(&is_it));
+        while runs() && !self.rpc.is_gone() {
             if news.changed().await.is_err() {
                 return;
             }
@@ -358,8 +364,29 @@ impl CodexLink {
 
     /// Ends the turn that runs in a thread, and every command that it has left running.
     pub async fn end_turn(&self, thread: &str) {
-        self.interrupt(thread).await;
-        // An interrupt ends only the command that the model waits for.
+        if let Some(active) = self.thread(thread).and_then(|state| state.active) {
+            self.interrupt(thread, &active).await;
+        }
+        self.end_commands(thread).await;
+    }
+
+    /// Ends the turn with this id, and the commands of its thread. Does nothing if that turn has ended: another one may run,
+    /// and earlier ones may have left commands running on purpose.
+    async fn end_running_turn(&self, thread: &str, turn: &str) {
+        let active = |link: &Self| link.thread(thread).and_then(|state| state.active);
+        let running = ActiveTurn::Running(turn.to_owned());
+        if active(self).as_ref() != Some(&running) {
+            return;
+        }
+        self.interrupt(thread, &running).await;
+        // The commands may be those of a turn that has been started since.
+        if active(self).is_none() {
+            self.end_commands(thread).await;
+        }
+    }
+
+    /// Ends every command that runs in a thread. An interrupt ends only the one that the model waits for.
+    async fn end_commands(&self, thread: &str) {
         let params = json!({ "threadId": thread });
         match self.rpc.call("thread/backgroundTerminals/clean", params, CLEAN_CALL).await {
             Ok(_) | Err(RpcError::Gone(_)) => {}
@@ -368,11 +395,10 @@ impl CodexLink {
         }
     }
 
-    /// Ends the turn that runs in a thread, and waits for that. A codex that does not obey is ended itself, with all its
+    /// Ends a turn that is active in a thread, and waits for that. A codex that does not obey is ended itself, with all its
     /// turns: nobody knows what it is doing.
-    async fn interrupt(&self, thread: &str) {
-        let Some(LoadedThread { active: Some(active), .. }) = self.thread(thread) else { return };
-        let turn = match &active {
+    async fn interrupt(&self, thread: &str, active: &ActiveTurn) {
+        let turn = match active {
             // Codex interrupts any turn of the thread for an empty id, also one that is about to begin.
             ActiveTurn::Starting(_) => "",
             ActiveTurn::Running(id) => id,
@@ -382,7 +408,7 @@ impl CodexLink {
             Ok(_) => {}
             Err(RpcError::Fault(fault)) if wire::has_no_turn(&fault) => {
                 // Another one may have begun since.
-                self.change_turn(thread, |state| _ = state.active.take_if(|current| *current == active));
+                self.change_turn(thread, |state| _ = state.active.take_if(|current| current == active));
             }
             // The end of the turn may be on the way.
             Err(error @ (RpcError::Fault(_) | RpcError::Deadline)) => {
@@ -390,9 +416,14 @@ impl CodexLink {
             }
             Err(RpcError::Gone(_) | RpcError::TooLarge { .. }) => return,
         }
-        if tokio::time::timeout(INTERRUPT_WAIT, self.idle(thread)).await.is_err() {
+        // One that was starting may run by now. Behind one that ran, the next of ours may have been started.
+        let is_it = |current: &ActiveTurn| matches!(active, ActiveTurn::Starting(_)) || current == active;
+        if tokio::time::timeout(INTERRUPT_WAIT, self.turn_over(thread, is_it)).await.is_err() {
             tracing::error!("codex does not end a turn that was interrupted, and is ended itself");
             self.end_stuck().await;
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,6 +93,7 @@ impl McpTool {
             // Quoted, so that no name can pass for the next line.
             detail: format!("MCP {} {}\n{arguments}", quoted(&self.server.name), quoted(&self.tool.name)),
             cwd: None,
+            is_elsewhere: false,
             reason: None,
             form: AnswerForm::default(),
             gap: None,

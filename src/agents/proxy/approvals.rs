@@ -144,6 +144,8 @@ impl PendingApprovals {
                 let ask = Ask {
                     title: title.into_owned().into(),
                     detail: detail.into_owned(),
+                    // Nobody here knows the folder of the session there.
+                    is_elsewhere: cwd.is_some(),
                     cwd: cwd.map(|cwd| cwd.into_owned()),
                     reason: reason.map(|reason| reason.into_owned()),
                     form: if is_once { AnswerForm::once_only() } else { form },
@@ -201,6 +203,7 @@ impl PendingApprovals {
             detail: command,
             // The server tells only the command, and an approval for longer would hold for the same words in any folder.
             cwd: None,
+            is_elsewhere: false,
             reason: description,
             form: AnswerForm::once_only(),
             gap: Some(gap.into()),

@@ -122,6 +122,7 @@ impl SkillsTool {
                 .into(),
             detail: draft.text().to_owned(),
             cwd: None,
+            is_elsewhere: false,
             reason: None,
             form: AnswerForm::default(),
             gap: None,

@@ -69,6 +69,8 @@ struct CommandRequest<'a> {
     cwd: PathBuf,
     /// The folder as people are shown it.
     shown_cwd: String,
+    /// Whether the model named another folder than the workspace.
+    is_elsewhere: bool,
     limit: Duration,
 }
 
@@ -104,7 +106,8 @@ impl TerminalTool {
         let Some(shown_cwd) = cwd.to_str().map(str::to_owned) else {
             return Err(ToolFailure::failed("the name of the folder cannot be shown to a person"));
         };
-        Ok(CommandRequest { command, cwd, shown_cwd, limit })
+        let is_elsewhere = !matches!(folder, "" | ".");
+        Ok(CommandRequest { command, cwd, shown_cwd, is_elsewhere, limit })
     }
 
     /// The folder of a command, which must lie in the workspace.
@@ -135,6 +138,7 @@ impl TerminalTool {
             title: title.into(),
             detail: request.command.to_owned(),
             cwd: Some(request.shown_cwd.clone()),
+            is_elsewhere: request.is_elsewhere,
             reason: None,
             form: AnswerForm::default(),
             gap: None,

@@ -15,7 +15,7 @@ const REASON: usize = 300;
 /// The whole text that asks. `None` if it would not show everything that a person must judge: there is no detail, or an
 /// operator's wording leaves something out.
 pub(super) fn ask_text(words: &TextCatalog, ask: &Ask, title: &str, code: &str) -> Option<String> {
-    let Ask { title: _, detail, cwd, reason, form, gap } = ask;
+    let Ask { title: _, detail, cwd, is_elsewhere: _, reason, form, gap } = ask;
     let block = code_block(detail);
     let folder = cwd.as_ref().map(|cwd| code_span(cwd, usize::MAX));
     let action = match folder.clone() {

@@ -134,8 +134,8 @@ impl OpenAskTx<'_> {
         match policy.decide(&self.ask.detail) {
             PermissionDecision::Ask => Ok(None),
             PermissionDecision::Deny => self.deny(DenyReason::Policy).map(Some),
-            // The entry that fits may not be what would run.
-            PermissionDecision::AllowOnce if self.ask.gap.is_some() => {
+            // The entry that fits may not be what would run, or not where.
+            PermissionDecision::AllowOnce if self.ask.gap.is_some() || self.ask.is_elsewhere => {
                 self.deny(DenyReason::Policy).map(Some)
             }
             PermissionDecision::AllowOnce => match self.ask.form.allow_once() {

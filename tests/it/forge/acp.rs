@@ -99,6 +99,13 @@ async fn what_a_list_allows_is_allowed_in_the_folder_of_the_session_alone() {
     let chosen: Vec<_> =
         acp.answers().iter().map(|answer| answer["result"]["outcome"]["optionId"].clone()).collect();
     assert_eq!(chosen, ["yes", "no", "no"], "{}", acp.history());
+    // The same on a surface where the app is not shown the folder as a part of the action.
+    let chat = json!({ "model": "claude", "messages": [{ "role": "user", "content": "x" }] });
+    let request = scene.request(&token, Method::POST, "/v1/chat/completions").body(chat.to_string());
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    let chosen: Vec<_> =
+        acp.answers().iter().skip(3).map(|answer| answer["result"]["outcome"]["optionId"].clone()).collect();
+    assert_eq!(chosen, ["yes", "no", "no"], "{}", acp.history());
 }
 
 fn with_admin() -> ForgeConfig {

@@ -2,9 +2,10 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use talaria::agent::{AskChoice, DenyReason, OptionKind};
+use talaria::agent::{Ask, AskChoice, DenyReason, OptionKind};
 
 use super::scene::ForgeScene;
+use crate::codex::scripted_peer::{Act, Scenario};
 use crate::support::scripted::{ask, choice, option};
 use crate::support::served::json;
 use crate::support::stream::Stream;
@@ -47,6 +48,8 @@ async fn a_list_permits_what_it_names_once() {
         (ask("Run", "cargo test; rm -rf ~"), false),
         (ask("ls", "rm x"), false),
         (choice("Run", "ls", options), true),
+        (Ask { cwd: Some("/ws".to_owned()), ..ask("Run", "ls") }, true),
+        (Ask { cwd: Some("/etc".to_owned()), is_elsewhere: true, ..ask("Run", "ls") }, false),
         (choice("Run", "ls", unclear), false),
     ] {
         scene.says().asks_all([asked.clone()]).says(["ok"]);
@@ -59,6 +62,36 @@ async fn a_list_permits_what_it_names_once() {
         };
         assert_eq!(is_allowed, allowed, "{asked:?}: {:?}", answer.choice);
     }
+}
+
+#[tokio::test]
+async fn a_list_permits_nothing_in_a_folder_that_the_model_of_codex_names() {
+    let asks = |cwd: Value| {
+        let params = json!({ "kind": "command", "itemId": "c", "command": "make all", "cwd": cwd });
+        Act::asks("item/commandExecution/requestApproval", params)
+    };
+    // The last one names the folder of the session.
+    let acts = [
+        asks(Value::Null),
+        asks(json!("/etc")),
+        asks(json!("..")),
+        asks(json!({ "path": "/etc" })),
+        Act::runs_if_allowed("make", "made"),
+        Act::says(&["ok"]),
+    ];
+    let (scene, codex) = ForgeScene::codex(&Scenario::default().turn("x", acts)).await;
+    let list = json!(["make*", "/bin/bash -lc 'make'"]);
+    let token = scene.makes_token(&json!({ "name": "policed", "permissions": list })).await;
+    let decisions = || -> Vec<Value> {
+        codex.answers().iter().map(|answer| answer["result"]["decision"].clone()).collect()
+    };
+    let expected = ["accept", "decline", "decline", "decline", "accept"];
+    assert_eq!(run(&scene, &token).await["ok"], true);
+    assert_eq!(decisions(), expected);
+    // The other surfaces have the same policy, and a folder of their own.
+    let path = elsewhere(&scene, &token).await;
+    comes_to(&scene, &token, &path, "completed").await;
+    assert_eq!(decisions(), [expected, expected].concat());
 }
 
 #[tokio::test]

@@ -118,7 +118,8 @@ impl ForgeScene {
             (config.model, config.effort) = (Some("usual".to_owned()), Some("low".to_owned()));
             Arc::new(CodexAgent::new(config, services))
         };
-        let forge = ForgeConfig::default();
+        let admin_token = Some(ADMIN.to_owned().into());
+        let forge = ForgeConfig { admin_token, ..ForgeConfig::default() };
         (Self::built(forge, Setup::default(), settings().runs, nobody, build).await, codex)
     }
 

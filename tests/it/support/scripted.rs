@@ -413,7 +413,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// An ask without a folder.
 pub fn ask(title: &str, detail: &str) -> Ask {
     let (title, detail, form) = (title.into(), detail.to_owned(), AnswerForm::default());
-    Ask { title, detail, cwd: None, reason: None, form, gap: None }
+    Ask { title, detail, cwd: None, is_elsewhere: false, reason: None, form, gap: None }
 }
 
 /// An option of an ask.

@@ -85,6 +85,7 @@ impl AgentTool for ScriptedTool {
                         title: "Run a command".into(),
                         detail,
                         cwd: None,
+                        is_elsewhere: false,
                         reason: None,
                         form,
                         gap: None,

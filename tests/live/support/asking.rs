@@ -112,6 +112,7 @@ impl Agent for Asker {
                 title: "run a command".into(),
                 detail: ACTION.to_owned(),
                 cwd: None,
+                is_elsewhere: false,
                 reason: None,
                 form: AnswerForm::default(),
                 gap: None,

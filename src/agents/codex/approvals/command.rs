@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ApprovalAnswer, ApprovalContext, Verdict, once_only, other_environment, reason_of};
+use super::{ApprovalAnswer, ApprovalContext, Verdict, other_environment, reason_of};
 use crate::access::GrantScope;
 use crate::agent::{AnswerForm, Ask};
 use crate::agents::sorted_json::sorted;
@@ -17,9 +17,14 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
     let ask = Ask {
         title: request.title(),
         detail,
+        is_elsewhere: context.is_elsewhere(params),
         cwd: context.folder(params),
         reason: reason_of(params),
-        form: if request.kind == CommandKind::Other { once_only() } else { AnswerForm::default() },
+        form: if request.kind == CommandKind::Other {
+            AnswerForm::once_only()
+        } else {
+            AnswerForm::default()
+        },
         gap: None,
     };
     let decision = context.decide_approval(ask.clone()).await;

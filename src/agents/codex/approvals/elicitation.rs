@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::elicited_form::{ElicitedForm, FormRefusal};
-use super::{ApprovalAnswer, ApprovalContext, NAME_CHARS, Verdict, once_only};
+use super::{ApprovalAnswer, ApprovalContext, NAME_CHARS, Verdict};
 use crate::agent::{AnswerForm, Ask};
 use crate::agents::sorted_json::{sorted, text_field};
 use crate::i18n::TextKey;
@@ -45,12 +45,13 @@ async fn approval_answer(kind: &str, params: &Value, context: &ApprovalContext<'
     };
     let arguments = serde_json::to_string_pretty(&sorted(&meta["tool_params"])).unwrap_or_default();
     // A grant would hold for every call whose arguments nobody is told.
-    let form = if meta["tool_params"].is_null() { once_only() } else { AnswerForm::default() };
+    let form = if meta["tool_params"].is_null() { AnswerForm::once_only() } else { AnswerForm::default() };
     let ask = Ask {
         title,
         // Quoted, so that no name can pass for the next line.
         detail: format!("MCP {} {subject}\n{arguments}", params["serverName"]),
         cwd: None,
+        is_elsewhere: false,
         reason: None,
         form,
         gap: None,
@@ -84,6 +85,7 @@ async fn form_answer(params: &Value, context: &ApprovalContext<'_>) -> ApprovalA
         title: TextKey::CodexAskServer.with("server", server.as_str()),
         detail: form.question(text_field(params, "message")),
         cwd: None,
+        is_elsewhere: false,
         reason: None,
         form: form.answers(),
         gap: None,

@@ -21,6 +21,7 @@ pub(super) async fn answer(params: &Value, context: &ApprovalContext<'_>) -> App
     let ask = Ask {
         title: title.into(),
         detail,
+        is_elsewhere: context.is_elsewhere(params),
         cwd: context.folder(params),
         reason: reason_of(params),
         form: AnswerForm::default(),

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use talaria_platform::BoxFuture;
 
 use super::*;
-use crate::agent::{AgentError, SessionMessage, TurnEvent};
+use crate::agent::{AgentError, AnswerForm, SessionMessage, TurnEvent};
 use crate::agents::jsonrpc::RequestId;
 use crate::i18n::TextCatalog;
 
@@ -117,6 +117,7 @@ async fn a_command_is_asked_exactly_with_folder_and_reason() {
         title: TextKey::CodexAskCommand.into(),
         detail: "/bin/bash -lc 'echo APPROVED > a.txt; cat a.txt'".to_owned(),
         cwd: Some("/work-dir/ws".to_owned()),
+        is_elsewhere: true,
         reason: Some("Do you want to run this?".to_owned()),
         form: AnswerForm::default(),
         gap: None,
@@ -128,19 +129,21 @@ async fn a_command_is_asked_exactly_with_folder_and_reason() {
 
 #[tokio::test]
 async fn the_folder_is_never_empty() {
-    for (told, session, folder) in [
-        (json!("/told"), "/session", "/told"),
-        (Value::Null, "/session", "/session"),
-        (json!(" "), "/session", "/session"),
-        (Value::Null, "", "<unknown>"),
+    for (told, session, folder, is_elsewhere) in [
+        (json!("/told"), "/session", "/told", true),
+        (json!("/session"), "/session", "/session", false),
+        (json!("/session/below"), "/session", "/session/below", true),
+        (Value::Null, "/session", "/session", false),
+        (json!(" "), "/session", "/session", false),
+        (Value::Null, "", "<unknown>", true),
         // Never the session's in place of one that we cannot read.
-        (json!({ "path": "/told" }), "/session", "{\"path\":\"/told\"}"),
+        (json!({ "path": "/told" }), "/session", "{\"path\":\"/told\"}", true),
     ] {
         let mut params = command();
         params["cwd"] = told;
         let scene = Scene { cwd: session, ..Scene::new() };
         let (_, asked) = scene.answers(COMMAND, &params, allow(GrantScope::Once)).await;
-        assert_eq!(asked[0].cwd.as_deref(), Some(folder));
+        assert_eq!((asked[0].cwd.as_deref(), asked[0].is_elsewhere), (Some(folder), is_elsewhere));
     }
 }
 
@@ -167,15 +170,15 @@ async fn other_kinds_of_commands_are_allowed_once_and_never_for_the_session() {
     for kind in [json!("humanCommand"), json!("someday"), json!({ "someday": {} }), json!(7), json!("")] {
         let mut params = command();
         params["kind"] = kind;
-        for choice in [AskChoice::Option(ACCEPT.to_owned()), AskChoice::Allow(GrantScope::Session)] {
+        for choice in [AskChoice::Option("once".to_owned()), AskChoice::Allow(GrantScope::Session)] {
             let (answer, asked) = Scene::new().answers(COMMAND, &params, [choice]).await;
             assert_eq!((answer.reply, answer.kept_grant), (decided("accept"), None));
             // Our own engine makes no grant of an option either.
-            assert!(asked[0].form.is_valid() && !asked[0].form.is_approval());
-            assert_eq!(asked[0].form.approve(GrantScope::Once), Ok(AskChoice::Option(ACCEPT.to_owned())));
+            assert!(asked[0].form.is_once_only(), "rooms are told of /approve, and not of two options");
+            assert_eq!(asked[0].form.approve(GrantScope::Once), Ok(AskChoice::Option("once".to_owned())));
             assert!(asked[0].form.approve(GrantScope::Session).is_err());
         }
-        for no in [AskChoice::Option(DECLINE.to_owned()), AskChoice::Text("accept".to_owned())] {
+        for no in [AskChoice::Option("deny".to_owned()), AskChoice::Text("accept".to_owned())] {
             let (answer, _) = Scene::new().answers(COMMAND, &params, [no]).await;
             assert_eq!(answer.reply, decided("decline"));
         }
@@ -458,14 +461,11 @@ async fn a_tool_whose_arguments_are_not_told_is_allowed_once_only() {
         let meta = params["_meta"].as_object_mut().unwrap();
         meta.remove("tool_params");
         meta.extend(arguments.map(|arguments| ("tool_params".to_owned(), arguments)));
-        for (choice, action, content) in
-            [("accept", "accept", json!({})), ("decline", "decline", Value::Null)]
-        {
+        for (choice, action, content) in [("once", "accept", json!({})), ("deny", "decline", Value::Null)] {
             let choice = AskChoice::Option(choice.to_owned());
             let (answer, asked) = Scene::new().answers(ELICITATION, &params, [choice]).await;
             assert_eq!(answer.reply, elicited(action, content));
-            let kinds: Vec<_> = asked[0].form.options.iter().map(|option| option.kind).collect();
-            assert_eq!(kinds, [OptionKind::AllowOnce, OptionKind::RejectOnce]);
+            assert!(asked[0].form.is_once_only());
         }
     }
 }

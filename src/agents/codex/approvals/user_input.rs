@@ -67,5 +67,5 @@ fn ask_of(question: &Value) -> Ask {
     };
     let takes_text = options.is_empty() || question["isOther"] == true;
     let form = AnswerForm { options: options.iter().enumerate().map(option).collect(), takes_text };
-    Ask { title, detail, cwd: None, reason: None, form, gap: None }
+    Ask { title, detail, cwd: None, is_elsewhere: false, reason: None, form, gap: None }
 }

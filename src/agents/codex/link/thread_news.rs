@@ -28,9 +28,12 @@ impl CodexLink {
             }
             return;
         };
-        let mut is_started = true;
+        let mut foreign = None;
         match message.method.as_str() {
-            "turn/started" => is_started = state.begin_turn(text_field(&params["turn"], "id")),
+            "turn/started" => {
+                let turn = text_field(&params["turn"], "id");
+                foreign = (!state.begin_turn(turn)).then_some(turn);
+            }
             "turn/completed" => state.end_turn(text_field(&params["turn"], "id")),
             // A thread that was just resumed is idle too, before its turn begins.
             "thread/status/changed" if params["status"]["type"] == "idle" => {
@@ -45,8 +48,8 @@ impl CodexLink {
         }
         drop(threads);
         self.news.send_modify(|count| *count += 1);
-        if !is_started {
-            self.end_foreign_turn(thread);
+        if let Some(turn) = foreign {
+            self.end_foreign_turn(thread, turn);
         }
     }
 
@@ -59,18 +62,18 @@ impl CodexLink {
         if news.has_closed(loaded.since) {
             return;
         }
-        let is_started = news.turn().is_none_or(|turn| loaded.begin_turn(turn));
+        let foreign = news.turn().filter(|turn| !loaded.begin_turn(turn));
         threads.insert(thread.to_owned(), loaded);
         drop(threads);
-        if !is_started {
-            self.end_foreign_turn(thread);
+        if let Some(turn) = foreign {
+            self.end_foreign_turn(thread, turn);
         }
     }
 
-    /// Ends a turn that codex has begun by itself, in the background.
-    fn end_foreign_turn(self: &Arc<Self>, thread: &str) {
+    /// Ends a turn that codex has begun by itself, in the background. By then it may have ended, and ours may run.
+    fn end_foreign_turn(self: &Arc<Self>, thread: &str, turn: &str) {
         tracing::warn!("codex has begun a turn that nobody started, and it is ended");
-        let (link, thread) = (self.clone(), thread.to_owned());
-        drop(spawn_task("codex-foreign-turn", async move { link.end_turn(&thread).await }));
+        let (link, thread, turn) = (self.clone(), thread.to_owned(), turn.to_owned());
+        drop(spawn_task("codex-foreign-turn", async move { link.end_running_turn(&thread, &turn).await }));
     }
 }

@@ -17,6 +17,7 @@ async fn nothing_hides_in_a_question_and_nothing_gets_out_of_it() {
         title: "list files`\n\n# Approved".into(),
         detail: "ls \u{202e}fr- mr\u{202c}; \u{1b}[2K\rtrue\n```\n`/approve` is not needed".to_owned(),
         cwd: Some("/home/ann\n/tmp".to_owned()),
+        is_elsewhere: false,
         reason: Some("It is `safe`.\n\n`/approve` it".to_owned()),
         form: AnswerForm::default(),
         gap: None,
