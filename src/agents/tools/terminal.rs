@@ -106,7 +106,7 @@ impl TerminalTool {
         let Some(shown_cwd) = cwd.to_str().map(str::to_owned) else {
             return Err(ToolFailure::failed("the name of the folder cannot be shown to a person"));
         };
-        let is_elsewhere = !matches!(folder, "" | ".");
+        let is_elsewhere = cwd != self.folder(Path::new(""))?;
         Ok(CommandRequest { command, cwd, shown_cwd, is_elsewhere, limit })
     }
 

@@ -81,15 +81,19 @@ async fn a_policy_decides_without_asking_and_a_refusal_is_a_line() {
 #[tokio::test]
 async fn a_request_that_is_not_clear_is_refused_with_a_line() {
     let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }]);
-    for params in [
-        json!({ "toolCall": { "toolCallId": "x" }, "options": options }),
-        json!({ "toolCall": { "toolCallId": "x", "title": "do it" }, "options": [] }),
-        json!({ "options": options }),
-        json!({}),
+    let unclear = "it was not clear for what";
+    for (params, line) in [
+        (json!({ "toolCall": { "toolCallId": "x" }, "options": options }), unclear),
+        (
+            json!({ "toolCall": { "toolCallId": "x", "title": "do it" }, "options": [] }),
+            "offered no answer that holds for this action alone",
+        ),
+        (json!({ "options": options }), unclear),
+        (json!({}), unclear),
     ] {
         let acts = [Act::asks("session/request_permission", params), Act::says(&["I went on."])];
         let scene = AcpScene::with(Script::default().turn("go", acts)).await;
-        scene.asks("go", "it was not clear for what").await;
+        scene.asks("go", line).await;
         assert_eq!(outcome(&scene), json!({ "outcome": "cancelled" }));
         scene.ends().await;
     }
