@@ -79,7 +79,8 @@ async fn a_switch_on_and_off(talaria: &Talaria, codex: &FakeCodex, when: &str) {
     assert_eq!(shown["agents"][0]["configured"], "auto", "{shown}");
     let table = well(talaria, ["codex", "status"]).await;
     assert!(
-        table.contains("local  codex_app_server  chosen with a command; the configuration says auto"),
+        table.contains("local  codex_app_server\n")
+            && table.contains("\nlocal: chosen with a command; the configuration says auto"),
         "{table}"
     );
 
@@ -204,13 +205,13 @@ async fn an_agent_of_kind_codex_is_brought_up_to_date_and_its_entry_opts_out() {
     );
     let hint = "not migrated yet; run `talaria codex on --agent coder`";
     let table = well(&talaria, ["codex", "status"]).await;
-    assert!(table.contains(&format!("coder  codex_app_server  {hint}")), "{table}");
+    assert!(table.contains(&format!("\ncoder: {hint}")), "{table}");
     assert!(checked(&talaria).await.contains(hint));
 
     let on = well(&talaria, ["codex", "on"]).await;
     assert!(on.starts_with("Codex runs the turns of coder already.\n") && !on.contains("Not avail"), "{on}");
     let table = well(&talaria, ["codex", "status"]).await;
-    assert!(table.contains("coder  codex_app_server  cannot be switched: "), "{table}");
+    assert!(table.contains("\ncoder: cannot be switched: "), "{table}");
     assert_eq!(
         entries(&codex),
         "default_permissions, mcp_servers.talaria, mcp_servers.time, plugins.\"calendar@openai-curated\""
