@@ -21,7 +21,7 @@ async fn two_turns_in_a_room_are_one_conversation() {
     let last = told(&prompts[1]);
     let said = |words: &str| last.iter().filter(|line| line.contains(words)).count();
     assert_eq!((said("my name is Ann"), said("Hello, Ann."), said("who am I?")), (1, 1, 1), "{last:#?}");
-    assert_eq!(scene.codex_processes().len(), 1, "one process serves both");
+    scene.one_codex_is_left().await;
     scene.assert_only_responses();
     scene.gateway_ends_by(rustix::process::Signal::TERM).await;
     scene.nothing_is_left().await;
@@ -71,7 +71,7 @@ async fn four_rooms_are_served_at_once_by_one_process() {
     let rooms = ["north", "east", "south", "west"];
     let questions = rooms.map(|room| scene.says_in(room, &format!("I am in the {room}")));
     scene.model.has_prompts(4).await;
-    assert_eq!(scene.codex_processes().len(), 1, "{scene}");
+    scene.one_codex_is_left().await;
     gate.open();
     for question in &questions {
         assert_eq!(scene.ends(question).await, "half and half");

@@ -220,6 +220,11 @@ impl Process {
         self.bytes_of("VmHWM:")
     }
 
+    /// Memory of its files in bytes: its code, of which a build without optimisation has a lot.
+    pub fn file_memory(&self) -> usize {
+        self.bytes_of("RssFile:")
+    }
+
     /// Current memory in bytes.
     pub fn memory(&self) -> usize {
         self.bytes_of("VmRSS:")
