@@ -44,8 +44,8 @@ enum FileRequest {
 }
 
 /// Answers `fs/read_text_file` and `fs/write_text_file`; `None` for every other method. `root` is the folder of the
-/// session. Writing has begun when this returns, and goes on if the future is dropped: whoever wants to know what became
-/// of a file waits for it.
+/// session. Writing has begun when this returns, and goes on if the future is dropped; a caller that
+/// needs the result of a write waits for it.
 pub fn answer(
     method: &str,
     params: &Value,

@@ -162,7 +162,7 @@ impl AcpPool {
         }
     }
 
-    /// Ends an idle process, in a task of its own, because whoever waits for it may give up meanwhile.
+    /// Ends an idle process, in a task of its own, because the turn that waits for it may give up meanwhile.
     async fn end_idle(&self, place: ProcessPlace, idle: IdleProcess) {
         let ending = self.spawn("acp-makes-room", async move {
             if let Ok(process) = idle.take(place).await {

@@ -79,7 +79,7 @@ impl SessionSettings {
         self.model.as_ref().ok_or(NotOffered)?.choose(model)
     }
 
-    /// The same for an effort.
+    /// The change that makes an effort the used one; `None` if it is. An error if the agent does not offer it.
     fn choose_effort(&self, effort: &str) -> Result<Option<SettingChange>, NotOffered> {
         if let Some(setting) = &self.effort {
             return setting.choose(effort);

@@ -75,7 +75,7 @@ pub fn prompt(request: &[u8]) -> Option<String> {
     Some(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The same for comparison, because a prompt may be long and a run may take hours.
+/// Hash of the prompt of a stored request, to compare it with, because a prompt may be long and a run may take hours.
 pub fn hashed_prompt(request: &[u8]) -> HashedText {
     let mut prompt = HashedText::default();
     prompt.push(self::prompt(request).unwrap_or_default().trim());
